@@ -12,7 +12,7 @@ from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.pages.texts import span_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from tierledger.events.as_of import AsOf
     from tierledger.events.identifiers import TopicIdPartition
@@ -28,6 +28,9 @@ class StoreOptions(NamedTuple):
 
     store: str | None = None
     cluster: str | None = None
+    doors: Mapping[str, str] | None = None
+    """The files with which to come in at the service's doors, as a client's settings; None:
+    those that the environment names."""
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from tierledger.cli.complete_file import fills_terminal
 from tierledger.cli.given_file import naming_input
+from tierledger.events.errors import NotAuthorized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -128,7 +129,10 @@ def print_error(error: Exception) -> None:
 
 def error_line(error: Exception) -> str:
     """An error in one line, for standard error."""
-    return f"error: {escaped(_plain(error_text(error)))}"
+    text = error_text(error)
+    if isinstance(error, NotAuthorized) and "TIERLEDGER_" not in text:
+        text += "; TIERLEDGER_TOKEN names the file of a command's token (docs/security.md)"
+    return f"error: {escaped(_plain(text))}"
 
 
 def _plain(message: str) -> str:

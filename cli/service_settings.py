@@ -36,7 +36,8 @@ async def client_settings(options: StoreOptions, *, is_new: bool = False) -> Ser
         settings = ServiceSettings(cluster, config)
     else:
         settings = await service_settings(options, is_new=is_new)
-    return replace(settings, storage={**settings.storage, **door_config()})
+    files = door_config() if options.doors is None else options.doors
+    return replace(settings, storage={**settings.storage, **files})
 
 
 async def _cluster_at(config: dict[str, str]) -> str:

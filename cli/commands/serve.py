@@ -644,7 +644,9 @@ def _prepared_console(
     if not is_local(listen, "--console"):
         name = placement.advertise and of_node(placement.advertise, own_ip)
         security = ConsoleSecurity.of_door(placement.security, name)
-    pages = Console(options, listen, "--console", security)
+    # As hosts come in at each other's doors: whoever starts the service need not be a client.
+    own = options._replace(doors=placement.security.as_client.config)
+    pages = Console(own, listen, "--console", security)
     running.callback(pages.close)
 
     def start() -> None:

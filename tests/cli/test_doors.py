@@ -220,7 +220,7 @@ async def test_files_in_the_environment_prove_who_asks(tmp_path: Path, way: int)
     assert found.exit_code == 0, found.stderr
     assert len(found.stdout.splitlines()) == 2
     assert stranger.exit_code == ExitStatus.USAGE
-    assert "token" in stranger.stderr
+    assert "; TIERLEDGER_TOKEN names the file of a command's token" in stranger.stderr
 
 
 async def test_a_service_none_of_whose_hosts_answers_is_not_said_to_be_none(

@@ -1,17 +1,21 @@
 """`serve` when a step between the service's start and its end fails."""
 
 import asyncio
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.models.actors.secrets import Secrets
 from tierledger.actors.coordinator.breaker import BreakerShares
-from tierledger.actors.door.security.settings import DoorSecurity
+from tierledger.actors.door.security.settings import CA_KEY, TOKEN_KEY, DoorSecurity
 from tierledger.actors.ray import service as ray_service
 from tierledger.cli.commands import serve
+from tierledger.cli.commands.console import serving
 from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.service_settings import client_settings
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.events.partition.decide import Limits
 
@@ -61,3 +65,32 @@ async def test_a_service_that_has_started_is_closed_whatever_happens_then(
         await serve._serve(options, Limits(), placement, None, until)
 
     assert steps == ["started", "closed"]
+
+
+def test_the_console_of_a_service_comes_in_at_doors_as_hosts_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[StoreOptions] = []
+
+    class Pages:
+        def __init__(self, options: StoreOptions, *_: object) -> None:
+            chosen.append(options)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(serving, "Console", Pages)
+    monkeypatch.setenv("TIERLEDGER_TOKEN", "a-token-of-whoever-starts-it")
+    security = Secrets(tmp_path).door()
+    placement = serve.PlacementOptions(
+        *(1, 10, None, "127.0.0.1:0", None, security, None, None, False, BreakerShares()),
+        console="127.0.0.1:0",
+    )
+    options = StoreOptions(f"sqlite:{tmp_path / 'store.sqlite'}", "orders")
+
+    with ExitStack() as running:
+        serve._prepared_console(options, placement, running)
+
+    settings = asyncio.run(client_settings(chosen[0]))
+    assert settings.storage[TOKEN_KEY] == security.host_token
+    assert settings.storage[CA_KEY] == security.ca

@@ -33,6 +33,29 @@ def test_systemd_takes_the_unit(key: str, said: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_systemd_takes_the_unit_that_makes_backups_of_the_same_store(tmp_path: Path) -> None:
+    ours = str(Path(sys.executable).with_name("tierledger"))
+    units = [UNIT.with_name(f"tierledger-backup.{kind}") for kind in ("service", "timer")]
+    for unit in units:
+        text = unit.read_text(encoding="utf-8")
+        (tmp_path / unit.name).write_text(text.replace(COMMAND, ours))
+
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *(tmp_path / unit.name for unit in units)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    made = units[0].read_text(encoding="utf-8").splitlines()
+    assert f"ExecStart={COMMAND} backup make $BACKUPS" in made
+    served = UNIT.read_text(encoding="utf-8").splitlines()
+    same = [one for one in served if "TIERLEDGER_STORE=" in one or one.startswith("Environ")]
+    assert {one for one in same if "STORE=" in one or "File=" in one} <= {*made}
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
 @pytest.mark.parametrize(("left_out", "is_safe"), [("", True), ("RestrictNamespaces", False)])
 def test_the_unit_leaves_the_service_few_rights(
     left_out: str, is_safe: bool, tmp_path: Path

@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.door.addresses import DoorAddress
-from tierledger.actors.door.security.tls import Pair, channel_credentials, server_credentials
+from tierledger.actors.door.security.tls import (
+    Pair,
+    channel_credentials,
+    check_signed,
+    server_credentials,
+)
 from tierledger.actors.door.security.tokens import (
     HEADER,
     SCHEME,
@@ -187,6 +192,7 @@ class DoorSecurity(NamedTuple):
         self._check_exposure(listen)
         self.credentials(lambda _: None)
         self.as_client.credentials()
+        self._check_trust()
         if self.tokens is not None and self.host_token is not None:
             found = read_list(self.tokens).find(digest_of(read_token(self.host_token)))
             if found is None or found.identity.name != "host":
@@ -196,6 +202,16 @@ class DoorSecurity(NamedTuple):
                 )
             if found.expires_ms is not None and found.expires_ms <= now_ms():
                 raise InvalidArgument(f"the token in {self.host_token} has expired")
+
+    def _check_trust(self) -> None:
+        """Hosts and the coordinator connect to each other's doors."""
+        if self.pair is None:
+            return
+        try:
+            check_signed(self.pair, self.as_client.ca)
+        except InvalidArgument as error:
+            error.add_note("--tls-ca names the authority of --tls-cert")
+            raise
 
     def _check_exposure(self, listen: DoorAddress) -> None:
         if is_loopback(listen.host):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.door.security.renewed import Renewed, read
@@ -98,6 +100,46 @@ def server_credentials(
         renewed,  # type: ignore[arg-type] # Its types know of no None.
         require_client_authentication=bool(client_authority),
     )
+
+
+EXPIRED = 10
+"""OpenSSL's number for a certificate whose time is over."""
+
+
+def check_signed(pair: Pair, authority: str | None) -> None:
+    """Refuse a certificate that clients with that authority do not trust, whatever its names.
+
+    No `authority`: gRPC's own list counts. A certificate that has expired may be renewed soon.
+
+    Raises:
+        InvalidArgument: None of the authorities has signed it.
+    """
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.check_hostname = False
+    ours.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # As gRPC.
+    ours.load_verify_locations(authority or _own_list())
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ours.wrap_bio(to_client, to_server)
+    server = pair.context().wrap_bio(to_server, to_client, server_side=True)
+    try:
+        for side in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code == EXPIRED:
+            return
+        of = "gRPC's own list" if authority is None else authority
+        raise InvalidArgument(
+            f"expected a certificate of an authority in {of} in {pair.certificate}, as hosts "
+            f"would not trust each other: {error.verify_message}"
+        ) from None
+
+
+def _own_list() -> str:
+    """The authorities that gRPC trusts if none are named."""
+    import grpc  # noqa: PLC0415 - As above.
+
+    return str(Path(grpc.__file__).parent / "_cython" / "_credentials" / "roots.pem")
 
 
 def channel_credentials(authority: str | None, own: Pair | None) -> grpc.ChannelCredentials:

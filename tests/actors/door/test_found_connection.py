@@ -223,7 +223,8 @@ async def test_a_service_that_was_started_again_with_tls_is_found_so(tmp_path: P
         connection = await found_connection.connect(settings)
         assert not speaks_tls(connection)
     certificate, key = map(str, secrets.pair)
-    async with published(tmp_path, security=DoorSecurity(certificate, key)):
+    authority = str(secrets.authority.certificate)
+    async with published(tmp_path, security=DoorSecurity(certificate, key, ca=authority)):
         while True:  # It looks again after a moment.
             with suppress(NotReady, NotAuthorized):
                 await connection.any()

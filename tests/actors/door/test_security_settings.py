@@ -104,6 +104,25 @@ def test_hosts_do_not_start_with_an_expired_token(tmp_path: Path, secrets: Secre
         checked(security, now_ms=1000)
 
 
+def test_hosts_that_would_not_trust_each_other_do_not_start(
+    tmp_path: Path, secrets: Secrets
+) -> None:
+    whole = secrets.door()
+    other = Authority(tmp_path, "other")
+    with pytest.raises(InvalidArgument, match="would not trust each other: ") as refused:
+        checked(whole._replace(ca=None))
+    assert "gRPC's own list in " in str(refused.value)
+    assert refused.value.__notes__ == ["--tls-ca names the authority of --tls-cert"]
+    with pytest.raises(InvalidArgument, match=rf"{other.certificate} in {whole.certificate}"):
+        checked(whole._replace(ca=str(other.certificate)))
+
+    checked(whole._replace(client_ca=whole.ca, ca=None))
+    former = secrets.authority.issue("former", "host", days=-1)
+    checked(whole._replace(certificate=str(former[0]), key=str(former[1])))
+    names = secrets.authority.issue("elsewhere", "host", names="DNS:ledger.example")
+    checked(whole._replace(certificate=str(names[0]), key=str(names[1])))
+
+
 # Files.
 
 
