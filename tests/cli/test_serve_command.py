@@ -1,7 +1,7 @@
 """`serve` when a step between the service's start and its end fails."""
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,7 +67,7 @@ async def test_a_service_that_has_started_is_closed_whatever_happens_then(
     assert steps == ["started", "closed"]
 
 
-def test_the_console_of_a_service_comes_in_at_doors_as_hosts_do(
+async def test_the_console_of_a_service_comes_in_at_doors_as_hosts_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen: list[StoreOptions] = []
@@ -88,9 +88,9 @@ def test_the_console_of_a_service_comes_in_at_doors_as_hosts_do(
     )
     options = StoreOptions(f"sqlite:{tmp_path / 'store.sqlite'}", "orders")
 
-    with ExitStack() as running:
+    async with AsyncExitStack() as running:
         serve._prepared_console(options, placement, running)
 
-    settings = asyncio.run(client_settings(chosen[0]))
+    settings = await client_settings(chosen[0])
     assert settings.storage[TOKEN_KEY] == security.host_token
     assert settings.storage[CA_KEY] == security.ca
