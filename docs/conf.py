@@ -53,6 +53,8 @@ html_show_search_summary = False
 html_search_scorer = str(Path(__file__).parent / "site" / "search_order.js")
 html_static_path = ["site"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
+highlight_language = "none"  # Where a block names no language: not Python.
 
 
 SHARED: dict[str, object] = {}

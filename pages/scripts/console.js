@@ -115,6 +115,8 @@ if ($("at")) {
   });
   $("at").addEventListener("change", () => {
     const asked = new URLSearchParams(location.search);
+    asked.delete("as_of");
+    $("as_of").value = "";
     if ($("at").value === $("at").max) asked.delete("at"); else asked.set("at", $("at").value);
     const address = location.pathname + (asked.size ? "?" + asked : "");
     history[isStep && wasStep ? "replaceState" : "pushState"](null, "", address);
@@ -131,7 +133,10 @@ if ($("at")) {
     ["input", "change"].forEach((name) => $("at").dispatchEvent(new Event(name)));
   }));
   // The newest moment is not asked for by its position: the page is to go on.
-  $("moment").addEventListener("submit", () => { $("at").disabled = $("at").value === $("at").max; });
+  $("moment").addEventListener("submit", () => {
+    $("at").disabled = $("as_of").value !== "" || $("at").value === $("at").max;
+    ["as_of", "since"].forEach((id) => { $(id).disabled = $(id).value === ""; });
+  });
   // A link to a part of the page is no other moment.
   addEventListener("popstate", () => { if (where() !== shown) location.reload(); });
 }

@@ -666,6 +666,22 @@ def test_all_of_a_page_follows_the_slider(browser: Browser, console: Console) ->
     assert browser.run("location.search") == "?segment=A", "what is newest goes on"
 
 
+def test_a_moment_is_asked_for_by_its_time(browser: Browser, console: Console) -> None:
+    open_partition(browser, console)
+    browser.type("#as_of", "2023-11-14T22:13:30.500Z" + Keys.ENTER)
+    browser.wait_for(SHOWN_AT % 21)
+    address = browser.run("location.search")
+    browser.type("#at", Keys.ARROW_RIGHT)
+    browser.wait_for(SHOWN_AT % 22)
+
+    assert address == "?as_of=2023-11-14T22%3A13%3A30.500Z"
+    assert browser.run("location.search") == "?at=22"
+    page = f"/partitions/{ORDERS}/1?as_of="
+    assert "the log begins at 2023-11-14T" in get(console, f"{page}2001-01-01")[2]
+    assert "as of: expected" in get(console, f"{page}yesterday")[2]
+    assert get(console, f"{page}2h")[0] == 200
+
+
 def test_text_that_is_selected_stays_and_is_said_to_be_old(
     browser: Browser, console: Console, tmp_path: Path
 ) -> None:

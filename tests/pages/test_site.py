@@ -132,6 +132,37 @@ def test_one_page_fits_a_phone_and_one_finds_it_by_a_word(site: Path, browser: B
         )
 
 
+def test_a_button_copies_what_one_types(site: Path, browser: Browser) -> None:
+    copied = "Object.defineProperty(navigator, 'clipboard', {value: {writeText: (text) => {"
+    copied += " window.copied = text; return Promise.resolve(); }}})"
+    for page, at, told in (
+        ("tutorial", 0, "scripts/setup.sh --with-java --with-plugin\n"),
+        ("console", 0, "tierledger console --store sqlite:ledger.sqlite\n"),
+    ):
+        browser.driver.get((site / "docs" / f"{page}.html").as_uri())
+        browser.driver.execute_script(copied)
+        browser.driver.execute_script(
+            "document.querySelectorAll('.copies')[arguments[0]].click()", at
+        )
+        browser.wait_for("document.querySelector('.copies').textContent === 'copied'")
+        assert browser.run("window.copied").startswith(told)
+    assert not browser.all(".highlight-text .copies"), "what is printed is not typed"
+
+
+def test_a_phone_shows_a_table_of_four_columns_and_has_room_for_a_finger(
+    site: Path, browser: Browser
+) -> None:
+    with browser.phone():
+        browser.driver.get((site / "docs" / "comparison.html").as_uri())
+        cut = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)"
+        assert browser.run(f"{cut}(document.querySelector('.table-wrapper'))") <= 0
+        lower = "[...document.querySelectorAll('.mobile-header label, .mobile-header button,"
+        lower += " .sidebar-tree a, .copies')].filter((one) => one.checkVisibility()"
+        lower += " && one.getBoundingClientRect().height < 39.5).map((one) => one.outerHTML)"
+        browser.run("document.querySelector('label[for=__navigation]').click()")
+        assert browser.run(lower) == []
+
+
 def test_pages_that_tell_how_it_is_are_found_before_those_that_tell_how_it_came_to_be(
     site: Path, browser: Browser
 ) -> None:

@@ -27,6 +27,7 @@ from tierledger.cli.commands.console.sight import seen_partition
 from tierledger.cli.commands.log import plain_event
 from tierledger.cli.commands.status.view import Screen, holds_table, page_of, plugins_table
 from tierledger.cli.commands.trash import kept_segments, until_cell
+from tierledger.cli.options import parse_point
 from tierledger.cli.pages.jobs.strips import ValueBar, bars
 from tierledger.cli.pages.report.model import PartitionLog, picture_of
 from tierledger.cli.pages.report.page import KINDS, sections_of
@@ -43,6 +44,7 @@ from tierledger.events.log_events import SegmentAdded, SegmentKept, SegmentUpdat
 from tierledger.events.partition.evolve import evolve
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import END, SIZE, START, unpack_row
+from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS, Look
 from tierledger.pages.environment import render
 from tierledger.pages.texts import anchors, many, size_text
@@ -408,7 +410,7 @@ class Site:
             raise RemoteResourceNotFound(f"{tip} has no event yet")
         query = request.query_params
         newest = events[-1].position
-        asked = _number(query.get("at"))
+        asked = _moment(query, events)
         at = newest if asked is None else min(asked, newest)
         since = _number(query.get("since"))
         segment = query.get("segment", "").strip()
@@ -426,6 +428,7 @@ class Site:
                 link=_link(tip),
                 newest=newest,
                 at=at,
+                as_of=query.get("as_of", "").strip(),
                 then_ms=then[-1].log_time_ms,
                 is_now=asked is None or at == newest,
                 since=since,
@@ -523,6 +526,26 @@ def _number(text: str | None) -> int | None:
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > 18:
         return None
     return int(text)
+
+
+def _moment(query: Mapping[str, str], events: Sequence[Event]) -> int | None:
+    """The position that is asked for, by itself or by a time; None for the newest.
+
+    Raises:
+        InvalidArgument: The time is none.
+        RemoteResourceNotFound: The log began later.
+    """
+    text = query.get("as_of", "").strip()
+    if not text:
+        return _number(query.get("at"))
+    point = parse_point(text, "as of")
+    then = [one.position for one in events if point.holds(one.position, one.log_time_ms)]
+    if not then:
+        began = time_text(events[0].log_time_ms)
+        raise RemoteResourceNotFound(
+            f"nothing is known as of {text}: the log begins at {began}"
+        )
+    return then[-1]
 
 
 def _link(tip: TopicIdPartition) -> str:
