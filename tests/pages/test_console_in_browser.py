@@ -731,8 +731,8 @@ def test_a_segment_leads_to_its_events(browser: Browser, console: Console) -> No
     rows = browser.shown("#events tbody td:nth-child(3)")
     browser.driver.back()
     browser.wait_for(f"{segment} === ''")
-    lane = browser.one("#picture .plot .lane:nth-child(2) svg")
-    lane.send_keys(Keys.ARROW_RIGHT, Keys.ENTER)
+    open_partition(browser, console)
+    browser.type("#picture .plot .lane:nth-child(2) svg", Keys.ARROW_RIGHT + Keys.ENTER)
     browser.wait_for(f"{segment} === '{first}'")
     with browser.phone():
         open_partition(browser, console)
