@@ -83,9 +83,12 @@ def place_behind(reader: PartitionReader, batch: StoredBatch) -> LogPlace:
     Raises:
         CorruptLog: It does not verify.
     """
-    boundary = reader.boundary(batch.number, batch.value)
-    if boundary is None:
+    try:
         return place_behind_events(reader, batch)
+    except CorruptLog:
+        boundary = reader.boundary(batch.number, batch.value)
+        if boundary is None:
+            raise
     end = (boundary.next_position, boundary.chain_hash, boundary.head[0])
     return LogPlace(batch.number + 1, *end)
 

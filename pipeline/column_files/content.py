@@ -25,6 +25,17 @@ _KEY = b"tierledger.columns"
 ROWS_PER_GROUP = 65_536
 """Rows of a file that are read together."""
 
+GROWING = (
+    *("position", "log_time_ms", "start_offset", "end_offset"),
+    *("max_timestamp_ms", "event_timestamp_ms", "source_offset"),
+)
+"""Numbers that mostly grow within a log. Files have their differences, which are small."""
+
+_EPOCH, _OFFSET = (f"leader_epochs.key_value.{name}" for name in ("key", "value"))
+
+ORDERED = ("topic", "topic_id", "partition", "session", *GROWING)
+"""Columns in which groups of rows differ. Files have the least and greatest values of these."""
+
 FOOTER_GUESS = 64 * 1024
 _MAGIC = 8
 """Bytes at the end of a Parquet file: the footer's length, and `PAR1`."""
@@ -57,8 +68,18 @@ def encoded(table: Any, cluster: str, ranges: Sequence[LogRange]) -> bytes:  # n
     from pyarrow.parquet import ParquetWriter  # noqa: PLC0415 - Slow, and many have no files.
 
     sink = pa.BufferOutputStream()
-    # Without Arrow's schema a file has the same types however its texts were held here.
-    with ParquetWriter(sink, table.schema, compression="zstd", store_schema=False) as writer:
+    others = [name for name in table.schema.names if name not in GROWING]
+    writer = ParquetWriter(
+        sink,
+        table.schema,
+        compression="zstd",
+        use_dictionary=[*others, _EPOCH],
+        column_encoding=dict.fromkeys([*GROWING, _OFFSET], "DELTA_BINARY_PACKED"),
+        write_statistics=list(ORDERED),
+        # Without Arrow's a file has the same types however its texts were held here.
+        store_schema=False,
+    )
+    with writer:
         writer.write_table(table, row_group_size=ROWS_PER_GROUP)
         writer.add_key_value_metadata(metadata)
     data: bytes = sink.getvalue().to_pybytes()

@@ -8,6 +8,7 @@ takes something for an event that is none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -166,28 +167,22 @@ class _Cursor:
         if not there.any():
             self.at = self.at + 1
             return pa.nulls(len(firsts), pa.binary())
-        if there.all():
-            return self._bytes_of(self._one_or_all(firsts))
         lengths, begins = np.zeros(len(firsts), np.int64), self.at + 1
         some = self.of(there)
-        lengths[there] = some._numbers(_LENGTHS, firsts[there])
-        begins[there] = some.at + _LENGTHS.whole[firsts[there]]
+        of_some = some._one_or_all(firsts[there])
+        lengths[there] = some._numbers(_LENGTHS, of_some)
+        begins[there] = some.at + _LENGTHS.whole[of_some]
         self.at = begins + lengths
         _require(self.at <= len(self._data) - PADDING)
-        return _cut(self._data, begins, self.at, there)
-
-    def _bytes_of(self, firsts: Numbers) -> Any:  # noqa: ANN401 - As above.
-        """Bytes of any length, none of them null."""
-        lengths = self._numbers(_LENGTHS, firsts)
-        begins = self.at + _LENGTHS.whole[firsts]
-        self.at = begins + lengths
-        _require(self.at <= len(self._data) - PADDING)
-        size = int(lengths[0])
-        if size == 0 or (lengths != size).any():
-            return _cut(self._data, begins, self.at, np.ones(len(begins), bool))
-        borders = (np.arange(len(begins) + 1) * size).astype(np.int32)
-        buffers = [None, pa.py_buffer(borders), pa.py_buffer(self._matrix(begins, size))]
-        return pa.Array.from_buffers(pa.binary(), len(begins), buffers)
+        sizes = lengths[there]
+        if sizes[0] == 0 or (sizes != sizes[0]).any():
+            return _cut(self._data, begins, self.at, there)
+        borders = np.zeros(len(lengths) + 1, np.int32)
+        np.cumsum(lengths, out=borders[1:])
+        data = self._matrix(begins[there], int(sizes[0]))
+        nulls = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+        buffers = [nulls, pa.py_buffer(borders), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
 
     def _matrix(self, begins: Numbers, size: int) -> Numbers:
         """Bytes of that length from these places on, as rows."""
@@ -299,8 +294,9 @@ def packed_rows(stored: Sequence[bytes]) -> PackedRows:
 
 
 def _check_sums(stored: Sequence[bytes], data: bytes, begins: Numbers) -> None:
-    bodies = [one[SUM_BYTES:] for one in stored]
-    sums = np.fromiter(map(crc32, bodies), np.uint32, len(bodies))
+    # A body is freed at once, so that the next one is made in the same place.
+    bodies = map(itemgetter(slice(SUM_BYTES, None)), stored)
+    sums = np.fromiter(map(crc32, bodies), np.uint32, len(stored))
     _require(np.ndarray((len(data) - 3,), ">u4", data, strides=(1,))[begins] == sums)
 
 

@@ -47,7 +47,7 @@ from tierledger.storage.partition.reader import PartitionReader
 
 ROWS_PER_ARROW_BATCH = 16_384
 BYTES_PER_ARROW_BATCH = 16 * 1024 * 1024
-"""Stored bytes of events per Arrow batch: with large events a batch has fewer rows."""
+"""Stored bytes per Arrow batch: with large events a batch has fewer rows."""
 
 T = TypeVar("T")
 
@@ -135,10 +135,10 @@ class _Collected:
         self.parts: list[_Part] = []
         self.count = self.bytes = 0
 
-    def add(self, part: _Part) -> None:
+    def add(self, part: _Part, size: int = 0) -> None:
         self.parts.append(part)
         self.count += part.rows
-        self.bytes += sum(map(len, part.stored))
+        self.bytes += size
 
     @property
     def is_full(self) -> bool:
@@ -399,7 +399,7 @@ class Scanner:
                 except DataError as error:
                     self._add_notice(self._corrupt(tip, place, error))
                     return
-                self._collected.add(part)
+                self._collected.add(part, len(batch.value))
                 if self._collected.is_full:
                     yield from self._flushed()
                     if tip in self._failed:

@@ -57,6 +57,7 @@ from tierledger.storage.partition.forgetting import forget
 
 OTHER = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "payments")
 NOWHERE = "dir:/nonexistent"
+DELTA = "DELTA_BINARY_PACKED"
 
 
 class Store:
@@ -531,6 +532,27 @@ def test_texts_are_read_as_numbers_of_values_from_files_and_logs(store: Store) -
             found[is_coded] = pa.Table.from_batches(batches)
         assert pa.types.is_dictionary(found[True].schema.field("segment_id").type)
         assert found[True].cast(FILE_SCHEMA).equals(found[False])
+
+
+def test_numbers_that_grow_are_differences_and_only_what_orders_rows_has_its_ends(
+    store: Store,
+) -> None:
+    fill(store)
+    store.write()
+    group = pq.ParquetFile(store.file()).metadata.row_group(0)
+    columns = {one.path_in_schema: one for one in map(group.column, range(group.num_columns))}
+
+    growing = {name for name, one in columns.items() if DELTA in one.encodings}
+    have_ends = {
+        name
+        for name, one in columns.items()
+        if one.statistics is not None and one.statistics.has_min_max
+    }
+
+    assert growing == {*content.GROWING, "leader_epochs.key_value.value"}
+    assert have_ends == {*content.ORDERED} - {"source_offset"}, "no event is imported"
+    assert "RLE_DICTIONARY" in columns["leader_epochs.key_value.key"].encodings
+    assert {"position", "log_time_ms"} < have_ends, "bounds leave out groups by these"
 
 
 def test_several_files_are_written_if_there_is_much(
