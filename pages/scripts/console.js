@@ -53,6 +53,7 @@ function replaceParts(page) {
   if (range && newest) {
     const atEnd = range.value === range.max && !new URLSearchParams(location.search).has("at");
     range.max = newest.max;
+    range.dataset.times = newest.dataset.times;
     if (atEnd && !isMoving) range.value = newest.value;
   }
 }
@@ -104,12 +105,20 @@ document.addEventListener("visibilitychange", () => { if (!document.hidden) rene
 if ($("at")) {
   // Steps by keys and buttons are one entry of the browser's history, however many they are.
   let isStep = false, wasStep = false;
+  // The time of the last position before it that the page knows; the page of a moment has its own.
+  function near() {
+    const known = $("at").dataset.times.split(" ").map(Number);
+    let ms = known[1];
+    for (let at = 0; at < known.length && known[at] <= $("at").value; at += 2) ms = known[at + 1];
+    const isTime = ms >= 0 && ms <= 253402300799999; // The end of the year 9999.
+    return isTime ? ", about " + clock(new Date(ms)) : "";
+  }
   const where = () => location.pathname + location.search;
   let shown = where();
   $("at").addEventListener("keydown", () => { isStep = true; });
   $("at").addEventListener("pointerdown", () => { isStep = false; });
   $("at").addEventListener("input", () => {
-    $("then").textContent = "after position " + Number($("at").value).toLocaleString("en");
+    $("then").textContent = "after position " + Number($("at").value).toLocaleString("en") + near();
     $("then").dataset.was = "";
     isMoving = true;
   });

@@ -240,7 +240,7 @@ def test_a_moment_that_takes_long_to_draw_says_so(
     browser.run(move)
     browser.wait_for(is_drawn)
 
-    assert said == "after position 10, being drawn"
+    assert said == "after position 10, about 2023-11-14T22:13:25Z, being drawn"
     assert was_busy
     assert not browser.run(is_busy)
 
@@ -526,6 +526,7 @@ def test_a_partition_in_quarantine_and_a_follower_behind_are_shown(
 
     assert 'class="verdict bad" id="trouble-1"><b>quarantined</b>' in cluster
     assert "a checksum is wrong" in cluster
+    assert 'partition <a href="/partitions?find=orders-1"><bdi>orders-1</bdi></a>' in cluster
     assert ">orders-1</bdi>" in rows
     assert '<td class="n">2,000</td>' in rows
 

@@ -70,6 +70,9 @@ ROWS: Final = 200
 EVENTS: Final = 100
 """Events of a log that a page shows."""
 
+TIMES: Final = 200
+"""Log times that the slider of a partition knows before it is let go."""
+
 CHANGES: Final = 100
 """Changes of the owner that a page shows, the newest."""
 
@@ -427,6 +430,7 @@ class Site:
                 shared_names=set[str](),
                 link=_link(tip),
                 newest=newest,
+                times=_sampled_times(events),
                 at=at,
                 as_of=query.get("as_of", "").strip(),
                 then_ms=then[-1].log_time_ms,
@@ -546,6 +550,12 @@ def _moment(query: Mapping[str, str], events: Sequence[Event]) -> int | None:
             f"nothing is known as of {text}: the log begins at {began}"
         )
     return then[-1]
+
+
+def _sampled_times(events: Sequence[Event]) -> str:
+    """Positions with their log times (ms), evenly over the log, for a slider that moves."""
+    step = max(len(events) // TIMES, 1)
+    return " ".join(f"{one.position} {one.log_time_ms}" for one in events[::step])
 
 
 def _link(tip: TopicIdPartition) -> str:
