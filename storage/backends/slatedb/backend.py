@@ -134,32 +134,30 @@ class CommitWriter:
         """Raises as `SlateDbBackend.open` does."""
         if not is_prepared:
             await Listing(place).require_conditions()
-        # Most of what is there is looked for meanwhile.
-        seen = asyncio.create_task(_newest_commit(place))
-        try:
-            database = await Database.open(place, is_there=is_prepared)
-        except BaseException:
-            seen.cancel()
-            raise
-        try:
-            writer = cls(place, database, await database.moment())
-            writer._own = await seen
-            await writer._begin(database)
-        except BaseException:
-            await database.close()
-            raise
+        # Few objects are left to look for once the database is open.
+        async with _beside(_newest_commit(place)) as seen:
+            database = await Database.open(place)
+            try:
+                writer = cls(place, database, await database.moment())
+                writer._own = await seen
+                await writer._begin(database, is_there=is_prepared)
+            except BaseException:
+                await database.close()
+                raise
         writer._beat = asyncio.create_task(writer._keep_beating())
         return writer
 
-    async def _begin(self, database: Database) -> None:
+    async def _begin(self, database: Database, *, is_there: bool) -> None:
         """Learn which objects of the write-ahead log are this writer's.
 
         Once a commit has come behind them, they are not those of a successor: it would have
         failed.
         """
-        newest = await self._listing.newest_commit(self._own)
+        async with _beside(self._listing.newest_commit(self._own)) as looking:
+            missing = await database.missing(is_there=is_there)
+            newest = await looking
         async with answered(self._place):
-            await database.commit({WRITER.encode(): self.name})
+            await database.commit({**missing, WRITER.encode(): self.name})
         self._own = newest + 1
         self._moment = await database.moment()
 
@@ -362,7 +360,7 @@ class CommitWriter:
                 await self._database.close()
                 self._database = None
             self._database = await Database.open(self._place)
-        await self._begin(self._database)
+        await self._begin(self._database, is_there=True)
 
     async def replaced(self) -> None:
         """Return once another process has opened the store for writing."""
@@ -575,6 +573,17 @@ class SlateDbBackend(MetadataStorageBackend):
         self._home.check()
         if self._closing is not None:
             raise StorageUnavailable(f"{self._place.shown} is closed")
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """A task of `work` that runs beside the block, and has ended when the block has."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _newest_commit(place: DatabasePlace) -> int:

@@ -181,13 +181,10 @@ class Database:
         self._table: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, place: DatabasePlace, *, is_there: bool = False) -> Database:
-        """The database at `place`, made if there is none and there need not be.
+    async def open(cls, place: DatabasePlace) -> Database:
+        """The database at `place`, of whatever program; made if there is none.
 
         Raises:
-            NoSuchStore: It `is_there`, and is not.
-            StoreRefused: It is another program's.
-            FormatTooNew: A newer release made it.
             StorageUnavailable: The bucket does not answer.
         """
         settings: Settings = Settings.default()
@@ -196,22 +193,24 @@ class Database:
         builder = DbBuilder(place.name, place.objects())
         builder.with_settings(settings)
         async with answered(place):
-            database = cls(place, await builder.build())
-        try:
-            await database._check_format(is_there=is_there)
-        except BaseException:
-            await database.close()
-            raise
-        return database
+            return cls(place, await builder.build())
 
-    async def _check_format(self, *, is_there: bool) -> None:
+    async def missing(self, *, is_there: bool) -> dict[bytes, bytes]:
+        """What the first commit has to write: the format of a store that is new.
+
+        Raises:
+            NoSuchStore: It `is_there`, and is not.
+            StoreRefused: It is another program's.
+            FormatTooNew: A newer release made it.
+            StorageUnavailable: The bucket does not answer.
+        """
         version = await (await self.moment()).version()
-        if version is None and is_there:
-            raise NoSuchStore(f"no such store: {self._place.shown}; it was there before")
-        if version is None:
-            await self.commit({FORMAT_KEY: b"%d" % FORMAT_VERSION})
-        else:
+        if version is not None:
             check_version(self._place, version)
+            return {}
+        if is_there:
+            raise NoSuchStore(f"no such store: {self._place.shown}; it was there before")
+        return {FORMAT_KEY: b"%d" % FORMAT_VERSION}
 
     async def moment(self) -> StoreMoment:
         """The store as of now, after all commits, none of which may be under way.
@@ -323,7 +322,7 @@ class Views:
 
         Raises:
             NoSuchStore: There is none.
-            StoreRefused, FormatTooNew, StorageUnavailable: As `Database.open`.
+            StoreRefused, FormatTooNew, StorageUnavailable: As `Database.missing`.
         """
         async with self._lock:
             view = await self._current()
