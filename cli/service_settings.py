@@ -12,6 +12,7 @@ from tierledger.cli.settings import (
     cluster_setting,
     door_config,
     names_doors,
+    quiet_grpc,
     service_config,
     store_config,
 )
@@ -30,6 +31,7 @@ async def client_settings(options: StoreOptions, *, is_new: bool = False) -> Ser
 
     `is_new` and errors: as `service_settings` has them.
     """
+    quiet_grpc()
     config = {key: str(value) for key, value in service_config(options.store).items()}
     if names_doors(options.store):
         cluster = cluster_setting(options.cluster) or await _cluster_at(config)

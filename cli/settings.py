@@ -58,6 +58,11 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
+def quiet_grpc() -> None:
+    """Keep gRPC from writing between the lines of a command, which has words of its own."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+
 def tier_options() -> Mapping[str, str]:
     """What the environment adds to a tier's URL."""
     keys = os.environ.get(TIER_KEYS_VARIABLE)

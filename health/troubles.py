@@ -132,14 +132,15 @@ KINDS = {
         Severity.WARNING,
         "a host lives, and clients do not reach its door; what it led has moved to others, as "
         "far as others are reached and have room",
-        "see the network, the firewall and what `serve --advertise` names for that host",
+        "see the network, the firewall, what `serve --advertise` names for that host, and "
+        "whether the certificate has that name",
     ),
     DOORS_UNREACHABLE: TroubleKind(
         Severity.CRITICAL,
         "the coordinator reaches few of the hosts' doors, so it cannot tell which hosts "
         "clients reach; what they lead stays where it is",
-        "see the network between the coordinator's node and the hosts, and what `serve "
-        "--advertise` names",
+        "see the network between the coordinator's node and the hosts, what `serve "
+        "--advertise` names, and whether the certificate has these names",
     ),
     NO_STEPS: TroubleKind(
         Severity.CRITICAL,

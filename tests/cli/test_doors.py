@@ -4,6 +4,8 @@ import asyncio
 import json
 import re
 import shlex
+import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
@@ -221,6 +223,22 @@ async def test_files_in_the_environment_prove_who_asks(tmp_path: Path, way: int)
     assert len(found.stdout.splitlines()) == 2
     assert stranger.exit_code == ExitStatus.USAGE
     assert "; TIERLEDGER_TOKEN names the file of a command's token" in stranger.stderr
+
+
+async def test_a_host_that_is_not_trusted_is_told_in_one_line(tmp_path: Path) -> None:
+    secrets = Secrets(tmp_path)
+    command = ["-m", "tierledger.cli.main", "status", "--store"]
+    async with published(tmp_path, security=secrets.door()) as world:
+        command.append(await world.service.url())
+        asked = await asyncio.create_subprocess_exec(
+            *(sys.executable, *command), stdout=PIPE, stderr=PIPE
+        )
+        _, told = await asked.communicate()
+
+    assert asked.returncode == ExitStatus.USAGE
+    (line,) = told.decode().splitlines()
+    assert "one of a known authority" in line
+    assert "for a command TIERLEDGER_CA" in line
 
 
 async def test_a_service_none_of_whose_hosts_answers_is_not_said_to_be_none(
