@@ -13,7 +13,12 @@ import json
 
 from typing_extensions import override
 
-from tierledger.actors.discovery.service_record import HostDoor, ServiceRecord, read_record
+from tierledger.actors.discovery.service_record import (
+    HostDoor,
+    ServiceRecord,
+    read_record,
+    why_none_runs,
+)
 from tierledger.actors.door.client.connection import DoorConnection, broker_in, greeting_of
 from tierledger.actors.door.client.streams import NO_SECURITY, Stream, Streams, ping_of
 from tierledger.actors.door.security.settings import CA_KEY, CERTIFICATE_KEY, ClientSecurity
@@ -69,6 +74,8 @@ class FoundConnection(DoorConnection):
         super().__init__((), self._greeting)
         self.record: ServiceRecord | None = None
         """The record as it was read last."""
+        self._why_none = ""
+        """If there was none: why."""
         self._settings = settings
         self._security = NO_SECURITY
         self._recorded: dict[str, HostDoor] = {}
@@ -125,10 +132,7 @@ class FoundConnection(DoorConnection):
     def _missing(self, why: RemoteStorageError | None = None) -> NotReady:
         cluster, record = self._settings.cluster_id, self.record
         if record is None:
-            return NotReady(
-                f"no service runs for cluster {cluster!r} on this store; "
-                "start one with: tierledger serve"
-            )
+            return NotReady(self._why_none)
         if record.doors is None:
             return NotReady(
                 "the service on this store is of a release that does not say where its hosts "
@@ -153,6 +157,8 @@ class FoundConnection(DoorConnection):
 
     async def _read(self) -> None:
         record = await read_record(self._settings)
+        if record is None:
+            self._why_none = await why_none_runs(self._settings)
         doors = [] if record is None else record.host_doors
         if record is not None:
             await self._prepare(record)

@@ -16,9 +16,11 @@ from tierledger.events.errors import CorruptCheckpoint, InvalidArgument, NotRead
 from tierledger.events.partition.decide import Limits
 from tierledger.events.typed_fields import Count, Int64, Text, made_of
 from tierledger.storage.backend import MetadataStorageBackend, Operation, Put, Remove
+from tierledger.storage.catalog import Catalog
 from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.locate import public_url, with_secrets_of
+from tierledger.storage.transfer.closing import closed_because
 
 CONNECT_TIMEOUT_S = 1.0
 """How long a service may take to accept a connection before it counts as gone."""
@@ -178,6 +180,19 @@ async def read_record(settings: ServiceSettings) -> ServiceRecord | None:
     return record
 
 
+async def why_none_runs(settings: ServiceSettings) -> str:
+    """Why no service runs on a store without a record, for a sentence, and what to do."""
+    backend = await settings.connector().backend(read_only=True)
+    try:
+        keys = settings.connector().key_factory(settings.cluster_id)
+        catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
+        why = await closed_because(catalog)
+    finally:
+        await backend.close()
+    none = f"no service runs for cluster {settings.cluster_id!r} on this store"
+    return f"{none}; start one with: tierledger serve" if why is None else f"{none}: {why}"
+
+
 async def stored_record(
     backend: MetadataStorageBackend, settings: ServiceSettings
 ) -> tuple[ServiceRecord | None, bytes | None]:
@@ -203,7 +218,9 @@ async def live_record(settings: ServiceSettings) -> ServiceRecord:
         NotReady: None runs; the message says how to start one.
     """
     record = await read_record(settings)
-    if record is None or not await asyncio.to_thread(lambda: record.is_live):
+    if record is None:
+        raise NotReady(await why_none_runs(settings))
+    if not await asyncio.to_thread(lambda: record.is_live):
         raise NotReady(
             f"no service runs for cluster {settings.cluster_id!r} on this store; "
             "start one with: tierledger serve"

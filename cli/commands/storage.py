@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,9 +19,15 @@ from tierledger.pages.texts import many
 
 if TYPE_CHECKING:
     from tierledger.moving.store_copy import StoreCopy
+    from tierledger.storage.catalog import Catalog
 
 LOOK_S = 1.0
 """How long the copy may be behind while it follows."""
+
+ENDING_S = 30.0
+"""How long the host that writes may take to end, after nobody finds the service any more."""
+
+ENDING_PAUSE_S = 0.1
 
 FromArgument = Annotated[
     str, typer.Argument(metavar="FROM", help="URL of the store that has the ledger.")
@@ -121,13 +128,31 @@ async def _copied(options: StoreOptions, to: str) -> StoreCopy:
                     while await is_served(chosen):
                         await asyncio.sleep(LOOK_S)
                         await copy.follow(former, on_batches)
-                    async with opened_catalog(chosen, read_only=False) as closing:
+                    async with AsyncExitStack() as opened:
+                        closing = await _opened_at_the_end(chosen, opened)
                         await copy.switch(closing, on_batches)
                 finally:
                     await copy.close()
             finally:
                 await new.close()
     return copy
+
+
+async def _opened_at_the_end(options: StoreOptions, opened: AsyncExitStack) -> Catalog:
+    """The store, open for writing, once the service's last process has let go of it.
+
+    Raises:
+        StoreRefused: Somebody writes it for longer than a service needs to end.
+    """
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + ENDING_S
+    while True:
+        try:
+            return await opened.enter_async_context(opened_catalog(options, read_only=False))
+        except StoreRefused:
+            if loop.time() > until_s:
+                raise
+        await asyncio.sleep(ENDING_PAUSE_S)
 
 
 async def _reopened(options: StoreOptions, yes: bool) -> int:

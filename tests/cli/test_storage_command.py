@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.models.actors.local_world import CLUSTER, POLL_S, LocalWorld, partition, sqlite_in
 from tests.models.actors.published import publish, published, put_record
 from tests.models.cli.command_line import HOSTILE, invoke, lines, orders, others, refused, write
 from tests.models.storage import stored_partitions
+from tierledger.cli.commands.storage import ENDING_PAUSE_S, _opened_at_the_end
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.settings import store_config
+from tierledger.storage.connector import load_connector
 
 TIP = partition()
 FORMER, NEW = "former.sqlite", "new.sqlite"
@@ -44,6 +49,12 @@ def test_a_ledger_goes_on_in_the_other_store_and_comes_back(tmp_path: Path) -> N
     assert all(one["closed"] for one in lines(invoke("verify", "--store", former, "--json")))
     for asked in (["ls"], ["describe", TIP.topic], ["backup", "make", tmp_path / "backups"]):
         refused(invoke(*asked, "--store", former), f"goes on there: {new}")
+    client = invoke("hold", "ls", "--store", former)
+    assert client.exit_code == ExitStatus.FAILED
+    assert (
+        f"on this store: the ledger was copied to another store, and goes on there: {new}"
+        in (client.stderr)
+    )
     for seen in (["status"], ["doctor", "--timeout", "1m"]):
         shown = invoke(*seen, "--store", former)
         assert shown.exit_code == ExitStatus.FOUND
@@ -110,6 +121,21 @@ def test_a_store_that_has_the_cluster_or_is_the_same_is_refused(tmp_path: Path) 
     assert taken.exit_code == ExitStatus.USAGE
     assert "the store has cluster" in taken.stderr
     refused(same, f"expected two stores, got {former} twice")
+
+
+async def test_a_copy_waits_for_the_process_that_writes_to_end(tmp_path: Path) -> None:
+    write(tmp_path / FORMER, orders)
+    former = stored(tmp_path, FORMER)
+    writer = await load_connector(store_config(former)).backend(read_only=False)
+    async with AsyncExitStack() as opened:
+        opening = asyncio.create_task(_opened_at_the_end(StoreOptions(former), opened))
+        await asyncio.sleep(2 * ENDING_PAUSE_S)
+        assert not opening.done()
+
+        await writer.close()
+        catalog = await opening
+
+        assert await catalog.backend.last_keys([catalog.keys.coordinator_log()]) is not None
 
 
 async def test_a_copy_follows_a_service_until_that_ends(tmp_path: Path) -> None:

@@ -594,22 +594,31 @@ async def _newest_commit(place: DatabasePlace) -> int:
         return 0
 
 
+async def _writing(views: Views) -> bytes | None:
+    """Who writes the store, or has ended without closing it."""
+    try:
+        async with views.moment() as moment:
+            (name,) = await moment.values([WRITER])
+    except NoSuchStore:
+        return None
+    return name or None
+
+
 async def _refuse_second(place: DatabasePlace, views: Views) -> None:
     """Return once it is clear that no writer lives.
 
     Raises:
         StoreRefused: One does.
     """
-    try:
-        async with views.moment() as moment:
-            (name,) = await moment.values([WRITER])
-    except NoSuchStore:
-        return
-    if not name:
-        return
+    name = await _writing(views)
     for _ in range(LOOKS_FOR_WRITER):
+        if not name:
+            return
         await asyncio.sleep(1.5 * BEAT_S / LOOKS_FOR_WRITER)
         if await views.has_newer():
+            name = await _writing(views)
+            if not name:
+                return  # What it wrote last is that it closed the store.
             raise StoreRefused(
                 f"{place.shown} is written by another process, {name.decode()}: end it first"
             )

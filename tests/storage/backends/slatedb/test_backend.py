@@ -207,6 +207,23 @@ async def test_a_writer_that_lives_is_not_disturbed(
     await second.close()
 
 
+async def test_a_writer_that_closes_the_store_meanwhile_is_followed_at_once(
+    url: StoreUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend_module, "BEAT_S", 5.0)
+    writer = await SlateDbBackend.open(url)
+    await writer.create("a", b"1")
+    opening = asyncio.create_task(SlateDbBackend.open(url))
+    await asyncio.sleep(0.2)  # It has seen that somebody writes.
+
+    await writer.close()
+    async with asyncio.timeout(3):  # Not after a time without a sign of life.
+        successor = await opening
+
+    assert await successor.get("a") == b"1"
+    await successor.close()
+
+
 async def test_a_writer_that_was_killed_is_waited_for_and_replaced(
     url: StoreUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
