@@ -124,7 +124,7 @@ def test_a_store_that_has_the_cluster_or_is_the_same_is_refused(tmp_path: Path) 
 
 
 async def test_a_copy_waits_for_the_process_that_writes_to_end(tmp_path: Path) -> None:
-    write(tmp_path / FORMER, orders)
+    await asyncio.to_thread(write, tmp_path / FORMER, orders)
     former = stored(tmp_path, FORMER)
     writer = await load_connector(store_config(former)).backend(read_only=False)
     async with AsyncExitStack() as opened:
