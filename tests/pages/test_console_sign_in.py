@@ -126,6 +126,8 @@ def test_somebody_signs_in_and_sees_what_was_asked_for(opened: Browser) -> None:
     asked = opened.text("h1")
     told = opened.text("body")
     unfit = [*broken(opened), broken_in_the_dark(opened)]
+    with opened.phone():
+        unfit += broken(opened)
     sign_in(opened, "a-token-that-nobody-has-given")
     opened.wait_for("document.querySelector('#why')?.textContent.startsWith('this')")
     refusal = opened.text("#why")

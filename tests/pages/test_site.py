@@ -163,6 +163,22 @@ def test_a_phone_shows_a_table_of_four_columns_and_has_room_for_a_finger(
         assert browser.run(lower) == []
 
 
+def test_nothing_moves_for_who_wants_less_motion(site: Path, browser: Browser) -> None:
+    moving = "[...document.querySelectorAll('*')].filter((one) => {"
+    moving += " const style = getComputedStyle(one);"
+    moving += " return style.scrollBehavior === 'smooth' || style.transitionDuration !== '0s';"
+    moving += "}).length"
+    browser.driver.get((site / "docs" / "tutorial.html").as_uri())
+    moves = browser.run(moving)
+    less = {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", less)
+    moves_less = browser.run(moving)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+    assert moves > 0
+    assert moves_less == 0
+
+
 def test_pages_that_tell_how_it_is_are_found_before_those_that_tell_how_it_came_to_be(
     site: Path, browser: Browser
 ) -> None:
