@@ -6,7 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -114,14 +117,17 @@ class Browser:
         self._do(selector, lambda one: one.send_keys(keys))
 
     def _do(self, selector: str, action: Callable[[WebElement], None]) -> None:
-        """Act on the first such element, or on the one that the page has put in its place."""
+        """Act on the first such element, or on the one that the page has put in its place.
+
+        Again if the page has moved it meanwhile, so that something else was met.
+        """
 
         def done(_: Chrome) -> bool:
             action(self.one(selector))
             return True
 
-        stale = [StaleElementReferenceException]
-        WebDriverWait(self.driver, WAIT_S, 0.02, ignored_exceptions=stale).until(done)
+        moved = [StaleElementReferenceException, ElementClickInterceptedException]
+        WebDriverWait(self.driver, WAIT_S, 0.02, ignored_exceptions=moved).until(done)
 
     @contextmanager
     def phone(self) -> Iterator[None]:
