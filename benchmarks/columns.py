@@ -1,6 +1,7 @@
 """Column files: written, scanned, and tables made of them, each beside the logs alone."""
 
 import asyncio
+import itertools
 import os
 import resource
 import subprocess
@@ -14,8 +15,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tierledger.benchmarks.bench import Bench
+from tierledger.benchmarks.command import command_s
 from tierledger.benchmarks.ledger import url_of
 from tierledger.benchmarks.service import family_cpu_s
+from tierledger.benchmarks.services import (
+    adds,
+    led,
+    new_partition,
+    quantile,
+    served,
+    unclaimed,
+)
 from tierledger.benchmarks.spark import FEW, by_format, rows_per_s, session, store_of_many
 from tierledger.pipeline.column_files.folder import ColumnFolder
 from tierledger.pipeline.column_files.locate import COLUMNS_SETTING
@@ -71,7 +81,31 @@ async def columns(bench: Bench) -> None:
                     by_tasks = partial(by_format, spark, url, names, column_files=where)
                     _note_scan(bench, f"spark_{name}_{kind}", in_frame, count)
                     _note_scan(bench, f"format_{name}_{kind}", by_tasks, count)
+    await _beside_a_service(bench, path, place)
     await _cold(bench)
+
+
+async def _beside_a_service(bench: Bench, path: Path, place: ColumnFolder) -> None:
+    """What a service notices while a command writes the files from the beginning."""
+    for turn in bench.turns("columns written beside a service", "spark_repetitions"):
+        for name in place.names():
+            place.remove(name)
+        tip = new_partition(f"beside-{turn}")
+        async with served(path) as (_, manager):
+            await led(manager, [tip])
+            [workload] = unclaimed([tip])
+            numbers = itertools.count()
+            alone = await adds(manager, workload, itertools.islice(numbers, bench["calls"]))
+            told = ("columns", "write", "--store", url_of(path), "--columns", str(place))
+            writing = asyncio.create_task(command_s(*told))
+            waited = await adds(manager, workload, numbers, writing)
+            bench.note(
+                p99=quantile(waited, 0.99),
+                alone_p99=quantile(alone, 0.99),
+                adds=len(waited),
+                written_s=await writing,
+            )
+            await manager.on_stop_partitions([tip])
 
 
 def _note_scan(

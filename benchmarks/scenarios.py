@@ -292,6 +292,8 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
     "tables-columns": (columns.columns, [
         Row("columns of {columns_events:,} events, written to files", "µs of CPU each", "write",
             at_most(2.0), "{bytes_each} bytes each"),
+        Row("the same beside a service: p99 of a neighbour's add", "ms", "p99", at_most(20.0),
+            "{alone_p99} ms before; {adds:.0f} adds in {written_s:.1f} s"),
         *(Row(f"scan in one process, {what}", "µs of CPU each", f"here_{name}_files", None,
               f"{{here_{name}_logs}} from the logs")
           for name, what in (("all", "28 columns"), ("few", "4 columns"))),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import duckdb
 
@@ -21,11 +23,48 @@ MEMORY = "1GiB"
 ROWS_AT_A_TIME = 100_000
 """Rows that are gathered before DuckDB gets them."""
 
+T = TypeVar("T")
+
 ArrowTable: TypeAlias = Any
 """`pyarrow.Table`, which is not annotated."""
 
 Counted: TypeAlias = "Callable[[str, Iterator[RecordBatch]], Iterable[RecordBatch]]"
 """Passes on the batches of a table, by its name, while that is read."""
+
+
+class RowsToFetch:
+    """The rows of a statement, to be fetched before the next one runs."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        return [str(one[0]) for one in self._connection.description or ()]
+
+    def fetchmany(self, limit: int) -> list[tuple[Any, ...]]:
+        """The next rows, at most `limit`; none: there are no more."""
+        return _done(self._connection, lambda: self._connection.fetchmany(limit))
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All further rows."""
+        return _done(self._connection, self._connection.fetchall)
+
+
+def _done(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
+    """What `work` returns, which DuckDB does; Ctrl-C stops it.
+
+    In a thread of its own: where DuckDB does not look for signals, only a thread that waits in
+    Python is interrupted.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        doing = pool.submit(work)
+        try:
+            return doing.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
 
 
 class Sql:
@@ -47,6 +86,10 @@ class Sql:
         """The tables' names."""
         return self._stored.names
 
+    def stop(self) -> None:
+        """End the statement that another thread runs."""
+        self._connection.interrupt()
+
     def _declare(self, table: Table) -> None:
         """Make the empty table, so that its columns can be asked for before it is read."""
         self._connection.from_arrow(schema_of(table).empty_table()).create(table.name)
@@ -56,8 +99,8 @@ class Sql:
 
     def run(
         self, text: str, counted: Counted = lambda _, batches: batches
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Run the statements of `text`; yield after each that has rows, to fetch them.
+    ) -> Iterator[RowsToFetch]:
+        """Run the statements of `text`; yield the rows of each that has some.
 
         Raises:
             InvalidArgument: There is no statement, or DuckDB refuses the text; in its words.
@@ -65,9 +108,9 @@ class Sql:
         """
         with _named(self.names):
             for statement in self._statements(text, counted):
-                self._connection.execute(statement)
+                _done(self._connection, partial(self._connection.execute, statement))
                 if _has_rows(statement):
-                    yield self._connection
+                    yield RowsToFetch(self._connection)
 
     def arrow(
         self, text: str, counted: Counted = lambda _, batches: batches
@@ -76,7 +119,8 @@ class Sql:
         with _named(self.names):
             for statement in self._statements(text, counted):
                 if _has_rows(statement):
-                    yield self._connection.sql(statement).to_arrow_table()
+                    asked = self._connection.sql(statement)
+                    yield _done(self._connection, asked.to_arrow_table)
                 else:
                     self._connection.execute(statement)
 

@@ -18,7 +18,7 @@ from tierledger.pipeline.prices import Prices, read_prices
 from tierledger.storage.connector import URL_SETTING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tierledger.pipeline.reading import StoredTables
 
@@ -97,18 +97,20 @@ def sql(  # noqa: PLR0913 - As above.
     The arguments and errors are those of `read`. Of several statements the last one's rows are
     returned; without rows, None. `InvalidArgument` is also for a query that DuckDB refuses.
     """
+    running: list[Callable[[], None]] = []
 
     def last(stored: StoredTables) -> object:
         from tierledger.pipeline.sql import sql_over  # noqa: PLC0415
 
         found = None
         with sql_over(stored, _report(damaged)) as tables:
+            running.append(tables.stop)
             for found in tables.arrow(query):  # noqa: B007 - The last one stays.
                 pass
         return found
 
     where = _Where(store, cluster, topic, partition, since, as_of, columns, prices)
-    return _elsewhere(last, where)
+    return _elsewhere(last, where, running)
 
 
 def _report(
@@ -130,8 +132,15 @@ class _Where(NamedTuple):
     prices: Prices | None
 
 
-def _elsewhere(work: Callable[[StoredTables], object], where: _Where) -> object:
-    """Do `work` in a thread of its own: a notebook's thread has a loop already."""
+def _elsewhere(
+    work: Callable[[StoredTables], object],
+    where: _Where,
+    running: Sequence[Callable[[], None]] = (),
+) -> object:
+    """Do `work` in a thread of its own: a notebook's thread has a loop already.
+
+    What is `running` when the notebook is interrupted is called, to end it.
+    """
     with naming_extras():
         from tierledger.pipeline.column_files.locate import COLUMNS_SETTING  # noqa: PLC0415
         from tierledger.pipeline.reading import StoredTables  # noqa: PLC0415
@@ -148,4 +157,10 @@ def _elsewhere(work: Callable[[StoredTables], object], where: _Where) -> object:
             prices=where.prices,
         )
         with ThreadPoolExecutor(1, "tierledger-tables") as pool:
-            return pool.submit(work, stored).result()
+            doing = pool.submit(work, stored)
+            try:
+                return doing.result()
+            except KeyboardInterrupt:
+                for stop in running:
+                    stop()
+                raise

@@ -40,11 +40,9 @@ from tierledger.events.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from duckdb import DuckDBPyConnection
-
     from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.prices import Prices
-    from tierledger.pipeline.sql import Counted, Sql
+    from tierledger.pipeline.sql import Counted, RowsToFetch, Sql
 
 TABLE, CSV, JSON, PARQUET = FORMATS = ("table", "csv", "json", "parquet")
 
@@ -172,7 +170,7 @@ def _opened(
 def _answer(
     tables: Sql, text: str, form: str, out: Path | None, *, overwrite: bool, wide: bool
 ) -> None:
-    """Answer to a text whose rows go to standard output, or all into one file."""
+    """RowsToFetch to a text whose rows go to standard output, or all into one file."""
 
     def shown(name: str, batches: Iterator[Any]) -> Iterator[Any]:
         return counted(batches, f"{name}: parts read")
@@ -227,9 +225,9 @@ class _Lines:
         return text
 
 
-def _print(answer: DuckDBPyConnection, form: str, *, wide: bool) -> None:
+def _print(answer: RowsToFetch, form: str, *, wide: bool) -> None:
     if form == TABLE:
-        names, rows = _names(answer), answer.fetchall()
+        names, rows = answer.names, answer.fetchall()
         cells = [[_cell(one) for one in row] for row in rows]
         print_table(PrintedTable(names, cells, spare=names[:0:-1]), wide=wide)
         if not rows:
@@ -239,9 +237,9 @@ def _print(answer: DuckDBPyConnection, form: str, *, wide: bool) -> None:
         pass
 
 
-def _written(answer: DuckDBPyConnection, form: str, file: TextIO | _Lines) -> Iterator[None]:
+def _written(answer: RowsToFetch, form: str, file: TextIO | _Lines) -> Iterator[None]:
     """Write the rows as CSV or JSON; yield after some of them."""
-    names = _names(answer)
+    names = answer.names
     table = csv.writer(file, lineterminator="\n")
     if form == CSV:
         table.writerow(names)
@@ -255,10 +253,6 @@ def _written(answer: DuckDBPyConnection, form: str, file: TextIO | _Lines) -> It
                 file.write("\n")
         yield
     yield
-
-
-def _names(answer: DuckDBPyConnection) -> list[str]:
-    return [str(one[0]) for one in answer.description or ()]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - DuckDB's values have any type.
@@ -296,7 +290,7 @@ def _cell(value: Any) -> Any:  # noqa: ANN401 - As above.
 
 
 def _prompt(tables: Sql, *, wide: bool) -> None:
-    """Answer statement by statement, until the input ends."""
+    """RowsToFetch statement by statement, until the input ends."""
     with suppress(ImportError):
         import readline  # noqa: F401 - Lines can be edited, and come back.
     print_note(

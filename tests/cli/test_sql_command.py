@@ -2,6 +2,10 @@
 
 import csv
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -160,3 +164,78 @@ def test_a_mistake_is_found_before_a_store_is_read_for_it(
     monkeypatch.undo()
     for asked in ("explain from segments", "describe segments", "from segments"):
         assert run(store, "sql", asked).exit_code == ExitStatus.WELL, asked
+
+
+WIDE = """select sum(length(y)) as bytes from (
+    select hash(range) as h, repeat('x', 200) || range as y from range(1000000) order by h
+    limit 999999)"""
+
+
+def test_what_does_not_fit_into_memory_is_in_a_file_meanwhile(store: Path) -> None:
+    result = run(store, "sql", WIDE, "--json", "--memory", "128MiB")
+
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["bytes"] // 999_999 == 205
+
+
+def test_what_does_not_fit_at_all_is_refused(store: Path) -> None:
+    within = "select len(list(repeat('x', 1000) || range)) from range(1000000)"
+
+    refused(run(store, "sql", within, "--memory", "64MiB"), "Out of Memory")
+
+
+ENDLESS = {
+    "decided": ["select sum(a.range + b.range) from range(1000000) a, range(100000000) b"],
+    "fetched": [
+        "select a.range from range(1000000) a, range(100000000) b where a.range + b.range < 0",
+        "--format",
+        "csv",
+    ],
+    "into a file": [
+        "select a.range from range(1000000) a, range(100000000) b where a.range + b.range < 0",
+        "--out",
+        "NEW/rows.parquet",
+    ],
+}
+
+
+@pytest.mark.parametrize("how", ENDLESS)
+def test_a_query_without_end_is_stopped(store: Path, tmp_path: Path, how: str) -> None:
+    told = [one.replace("NEW", str(tmp_path)) for one in ENDLESS[how]]
+    status, errors = _interrupted(
+        "-m", "tierledger.cli.main", "sql", *told, "--store", f"sqlite:{store}"
+    )
+
+    assert status == ExitStatus.INTERRUPTED, errors
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_notebooks_query_without_end_is_stopped(store: Path) -> None:
+    program = (
+        f"from tierledger.tables import sql; sql({ENDLESS['decided'][0]!r}, 'sqlite:{store}')"
+    )
+    _, errors = _interrupted("-c", program)
+
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+
+
+def _interrupted(*arguments: str) -> tuple[int, str]:
+    """The status and errors of a program that gets SIGINT while its query runs."""
+    command = [sys.executable, *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as asking:
+        try:
+            while not _has_threads(asking.pid):
+                assert asking.poll() is None
+                time.sleep(0.05)
+            time.sleep(1)
+            asking.send_signal(signal.SIGINT)
+            _, errors = asking.communicate(timeout=30)
+        finally:
+            asking.kill()
+    return asking.returncode, errors
+
+
+def _has_threads(pid: int) -> bool:
+    """Whether a query runs: the command itself has one thread."""
+    return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
