@@ -170,7 +170,7 @@ def _opened(
 def _answer(
     tables: Sql, text: str, form: str, out: Path | None, *, overwrite: bool, wide: bool
 ) -> None:
-    """RowsToFetch to a text whose rows go to standard output, or all into one file."""
+    """Answer to a text whose rows go to standard output, or all into one file."""
 
     def shown(name: str, batches: Iterator[Any]) -> Iterator[Any]:
         return counted(batches, f"{name}: parts read")
@@ -290,7 +290,7 @@ def _cell(value: Any) -> Any:  # noqa: ANN401 - As above.
 
 
 def _prompt(tables: Sql, *, wide: bool) -> None:
-    """RowsToFetch statement by statement, until the input ends."""
+    """Answer statement by statement, until the input ends."""
     with suppress(ImportError):
         import readline  # noqa: F401 - Lines can be edited, and come back.
     print_note(
