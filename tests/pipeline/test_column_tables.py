@@ -142,11 +142,12 @@ class _Life:
     def _odd_one(self) -> log.Body:
         random = self._random
         started = [one for one, state in self._states.items() if state == 0]
+        ending = [one for one, state in self._states.items() if state == 2]
         match random.randrange(4):
             case 0 if started:
                 return self._added(random.choice(started))  # Once more.
-            case 1 if self._states:
-                number = random.choice(list(self._states))
+            case 1 if ending:  # In place of the end of its deletion.
+                number = random.choice(ending)
                 del self._states[number]
                 return log.SegmentKept(segment_id(number), 9, 1, 3, 5, "undo")
             case 2:
