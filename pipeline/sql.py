@@ -33,10 +33,14 @@ Counted: TypeAlias = "Callable[[str, Iterator[RecordBatch]], Iterable[RecordBatc
 
 
 class RowsToFetch:
-    """The rows of a statement, to be fetched before the next one runs."""
+    """The rows of a statement, to be fetched before the next one runs.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    `InvalidArgument`: what a row has cannot be computed, or does not fit into memory.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, tables: Sequence[str]) -> None:
         self._connection = connection
+        self._tables = tables
 
     @property
     def names(self) -> list[str]:
@@ -45,11 +49,13 @@ class RowsToFetch:
 
     def fetchmany(self, limit: int) -> list[tuple[Any, ...]]:
         """The next rows, at most `limit`; none: there are no more."""
-        return _done(self._connection, lambda: self._connection.fetchmany(limit))
+        with _named(self._tables):
+            return _done(self._connection, lambda: self._connection.fetchmany(limit))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All further rows."""
-        return _done(self._connection, self._connection.fetchall)
+        with _named(self._tables):
+            return _done(self._connection, self._connection.fetchall)
 
 
 def _done(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
@@ -110,7 +116,7 @@ class Sql:
             for statement in self._statements(text, counted):
                 _done(self._connection, partial(self._connection.execute, statement))
                 if _has_rows(statement):
-                    yield RowsToFetch(self._connection)
+                    yield RowsToFetch(self._connection, self.names)
 
     def arrow(
         self, text: str, counted: Counted = lambda _, batches: batches

@@ -184,6 +184,16 @@ def test_what_does_not_fit_at_all_is_refused(store: Path) -> None:
     refused(run(store, "sql", within, "--memory", "64MiB"), "Out of Memory")
 
 
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_a_mistake_that_a_late_row_shows_is_told(store: Path, form: str) -> None:
+    within = "select if(range > 900000, 'x', '1')::int as a from range(1000000)"
+    result = run(store, "sql", within, "--format", form)
+
+    assert result.exit_code == 2
+    assert "Could not convert string 'x' to INT32" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 ENDLESS = {
     "decided": ["select sum(a.range + b.range) from range(1000000) a, range(100000000) b"],
     "fetched": [
