@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -22,6 +22,9 @@ MEMORY = "1GiB"
 
 ROWS_AT_A_TIME = 100_000
 """Rows that are gathered before DuckDB gets them."""
+
+STOP_AGAIN_S = 0.1
+"""How often a query that is to end is stopped."""
 
 T = TypeVar("T")
 
@@ -69,8 +72,16 @@ def _done(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
         try:
             return doing.result()
         except KeyboardInterrupt:
-            connection.interrupt()
+            end(doing, [connection.interrupt])
             raise
+
+
+def end(doing: Future[Any], stops: Sequence[Callable[[], None]]) -> None:
+    """Call `stops` until the work has ended: DuckDB forgets a stop before a query begins."""
+    while not doing.done():
+        for stop in stops:
+            stop()
+        wait([doing], timeout=STOP_AGAIN_S)
 
 
 class Sql:

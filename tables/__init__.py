@@ -139,7 +139,7 @@ def _elsewhere(
 ) -> object:
     """Do `work` in a thread of its own: a notebook's thread has a loop already.
 
-    What is `running` when the notebook is interrupted is called, to end it.
+    What is in `running` is called if the notebook is interrupted, until `work` has ended.
     """
     with naming_extras():
         from tierledger.pipeline.column_files.locate import COLUMNS_SETTING  # noqa: PLC0415
@@ -161,6 +161,7 @@ def _elsewhere(
             try:
                 return doing.result()
             except KeyboardInterrupt:
-                for stop in running:
-                    stop()
+                from tierledger.pipeline.sql import end  # noqa: PLC0415
+
+                end(doing, running)
                 raise

@@ -236,7 +236,10 @@ class RayCoordinator:
         for attempt in (1, 2):
             try:
                 if self._actor is None:
-                    await self._meet(await beside(partial(self._create, avoid=self._node)))
+                    # What Ray raises by itself is no answer of the coordinator.
+                    with documenting("the coordinator", is_sent=False):
+                        actor = await beside(partial(self._create, avoid=self._node))
+                    await self._meet(actor)
                 return await ask(self._actor)
             except OutcomeUnknown as error:
                 # Requests to the coordinator are idempotent: it decides on its whole log.

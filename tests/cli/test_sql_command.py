@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -235,10 +236,9 @@ def _interrupted(*arguments: str) -> tuple[int, str]:
     command = [sys.executable, *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as asking:
         try:
-            while not _has_threads(asking.pid):
+            while not _is_computing(asking.pid):
                 assert asking.poll() is None
-                time.sleep(0.05)
-            time.sleep(1)
+                time.sleep(0.05)  # Another process's work can only be looked at.
             asking.send_signal(signal.SIGINT)
             _, errors = asking.communicate(timeout=30)
         finally:
@@ -246,6 +246,11 @@ def _interrupted(*arguments: str) -> tuple[int, str]:
     return asking.returncode, errors
 
 
-def _has_threads(pid: int) -> bool:
-    """Whether a query runs: the command itself has one thread."""
-    return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+def _is_computing(pid: int) -> bool:
+    """Whether the query runs: a thread beside the first has had 0.2 s of a processor."""
+    used = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        if task.name != str(pid):
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            used.append(int(fields[11]) + int(fields[12]))  # In ticks: user's and system's.
+    return max(used, default=0) >= 0.2 * os.sysconf("SC_CLK_TCK")

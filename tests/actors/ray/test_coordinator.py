@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from tests.models.storage import faulty_store
+from tierledger.actors.coordinator.requests import StatusCall
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray import coordinator, host
 from tierledger.actors.ray.coordinator import CoordinatorShell, coordinator_of
+from tierledger.actors.ray.handles import RayCoordinator
 from tierledger.actors.ray.host import HostShell
 from tierledger.events.errors import NoSuchStore, NotReady
 
@@ -75,3 +77,12 @@ async def test_a_coordinator_leaves_the_head_once_another_node_stays_there(
 
     assert looks == found
     assert served.gave_up == 1
+
+
+async def test_what_ray_raises_while_a_coordinator_is_looked_for_can_be_tried_again() -> None:
+    def fails(**_: object) -> object:
+        raise RuntimeError("the control store is busy")
+
+    handle = RayCoordinator(fails)
+    with pytest.raises(NotReady, match="the control store is busy"):
+        await handle.ask(StatusCall())
