@@ -79,7 +79,7 @@ format: setup ## write the code as `make check` wants it
 
 bench: postgresql ## measure the core and the service, in a quarter of an hour
 	@$(BIN)/python -m tierledger.benchmarks replay lookup commit checkpoint cold-start \
-		cli-lookup neighbour steps feed service door followers announce failover world worlds
+		cli-lookup neighbour steps path feed service door followers announce failover world worlds
 
 bench-tiering: setup ## measure the remote tier
 	@$(BIN)/python -m tierledger.benchmarks tier-requests tier-index-cache tier-read tier-retention tier-scrub

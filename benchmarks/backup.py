@@ -1,7 +1,5 @@
 """Backups: what a service notices while one is made, and how fast one is restored."""
 
-import asyncio
-import itertools
 import resource
 import shutil
 from pathlib import Path
@@ -10,10 +8,9 @@ from tierledger.benchmarks.bench import Bench
 from tierledger.benchmarks.command import command_s
 from tierledger.benchmarks.ledger import url_of
 from tierledger.benchmarks.services import (
-    adds,
+    adds_beside,
     led,
     new_partition,
-    quantile,
     served,
     unclaimed,
 )
@@ -31,11 +28,8 @@ async def backup(bench: Bench) -> None:
         async with served(path) as (_, manager):
             await led(manager, [tip])
             [workload] = unclaimed([tip])
-            numbers = itertools.count()
-            alone = await adds(manager, workload, itertools.islice(numbers, bench["calls"]))
-            making = asyncio.create_task(_command("make", backups, path))
-            waited = await adds(manager, workload, numbers, making)
-            made_s = await making
+            making = _command("make", backups, path)
+            made_s = await adds_beside(bench, manager, workload, making)
             again_s = await _command("make", backups, path)
             await manager.on_stop_partitions([tip])
         back = bench.new_store(f"restored-{turn}")
@@ -44,10 +38,6 @@ async def backup(bench: Bench) -> None:
         now = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
         bench.note(
-            p99=quantile(waited, 0.99),
-            p50=quantile(waited, 0.5),
-            alone_p99=quantile(alone, 0.99),
-            adds=len(waited),
             made_per_s=events / made_s,
             again_s=again_s,
             restored_per_s=events / restored_s,

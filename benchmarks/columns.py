@@ -1,7 +1,6 @@
 """Column files: written, scanned, and tables made of them, each beside the logs alone."""
 
 import asyncio
-import itertools
 import os
 import resource
 import subprocess
@@ -19,10 +18,9 @@ from tierledger.benchmarks.command import command_s
 from tierledger.benchmarks.ledger import url_of
 from tierledger.benchmarks.service import family_cpu_s
 from tierledger.benchmarks.services import (
-    adds,
+    adds_beside,
     led,
     new_partition,
-    quantile,
     served,
     unclaimed,
 )
@@ -94,17 +92,9 @@ async def _beside_a_service(bench: Bench, path: Path, place: ColumnFolder) -> No
         async with served(path) as (_, manager):
             await led(manager, [tip])
             [workload] = unclaimed([tip])
-            numbers = itertools.count()
-            alone = await adds(manager, workload, itertools.islice(numbers, bench["calls"]))
             told = ("columns", "write", "--store", url_of(path), "--columns", str(place))
-            writing = asyncio.create_task(command_s(*told))
-            waited = await adds(manager, workload, numbers, writing)
-            bench.note(
-                p99=quantile(waited, 0.99),
-                alone_p99=quantile(alone, 0.99),
-                adds=len(waited),
-                written_s=await writing,
-            )
+            written_s = await adds_beside(bench, manager, workload, command_s(*told))
+            bench.note(written_s=written_s)
             await manager.on_stop_partitions([tip])
 
 

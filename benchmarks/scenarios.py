@@ -19,6 +19,7 @@ from tierledger.benchmarks import (
 from tierledger.benchmarks.bench import BUCKET, POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.failover import LOSSES, failover
 from tierledger.benchmarks.feed.source import BATCHES, feed
+from tierledger.benchmarks.path import path
 from tierledger.benchmarks.report import Row, at_least, at_most
 from tierledger.benchmarks.restart import restart
 from tierledger.benchmarks.steps import steps
@@ -166,6 +167,10 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
         Row("service: durable add, one at a time", "ms", "add_ms"),
         Row("service: " + _OUTSTANDING, "events/s", "events_per_s"),
         Row("service: linearizable lookups, 64 outstanding", "reads/s", "reads_per_s"),
+    ]),
+    "path": (path, [
+        Row("functions that a durable write through a door passes, without its rules", "",
+            "handing", at_most(40), "{rules} more in `events` decide, encode and apply it"),
     ]),
     "door": (service.door, [
         Row(_DOOR + "durable add, one at a time: p50", "ms", "p50_ms", at_most(1.0)),

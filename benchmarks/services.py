@@ -7,6 +7,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -23,6 +24,7 @@ from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import RandomIds, WallClock
+from tierledger.benchmarks.bench import Bench
 from tierledger.benchmarks.ledger import url_of
 from tierledger.benchmarks.workload import BROKER, CLUSTER, OFFSETS_PER_SEGMENT, Workload
 from tierledger.events.commands import Claim
@@ -191,6 +193,22 @@ async def adds(
         if until is not None and until.done():
             break
     return waited
+
+
+async def adds_beside(
+    bench: Bench,
+    manager: AsyncRemoteLogMetadataManager,
+    workload: Workload,
+    work: Coroutine[Any, Any, float],
+) -> float:
+    """The result of `work`, with what adds take while it is done, and before it, as samples."""
+    numbers = itertools.count()
+    alone = await adds(manager, workload, itertools.islice(numbers, bench["calls"]))
+    doing = asyncio.create_task(work)
+    waited = await adds(manager, workload, numbers, doing)
+    p99, p50 = quantile(waited, 0.99), quantile(waited, 0.5)
+    bench.note(p99=p99, p50=p50, alone_p99=quantile(alone, 0.99), adds=len(waited))
+    return await doing
 
 
 def quantile(values: list[float], share: float) -> float:

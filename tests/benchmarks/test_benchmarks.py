@@ -30,6 +30,7 @@ GOALS_OF = {
     "neighbour": 1,
     "steps": 16,
     "feed": 7,
+    "path": 1,
     "service": 0,
     "world": 1,
     "worlds": 4,
