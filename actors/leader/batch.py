@@ -40,8 +40,8 @@ from tierledger.events.partition.decide import (
     Rejected,
     Undecided,
     decide,
-    ended_segment,
-    ends_partition,
+    drops_finished_segments,
+    segment_to_delete,
 )
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
@@ -164,11 +164,11 @@ def kept_back(
     if not (deletions.held or deletions.holds or retention):
         return None
     tip = overlay.topic_id_partition
-    if ends_partition(overlay, command):
+    if drops_finished_segments(overlay, command):
         holds = [one for one in deletions.over(tip, now_ms) if one.term_ms != 0]
         text = f"{tip} still has finished segments: "
         return _held_by(holds[0], text) if holds else None
-    segment = ended_segment(overlay, command)
+    segment = segment_to_delete(overlay, command)
     if segment is None:
         return None
     if deletions.held and overlay.delete is None:  # No log start makes a topic's deletion.

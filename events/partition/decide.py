@@ -284,8 +284,8 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
     dropped = 0
     if custom is not None:
         custom, dropped = _within_limit(segment_id, target, custom, limits)
-    now = [fields[STATE], fields[BROKER], fields[EVENT_TIMESTAMP], fields[CUSTOM]]
-    if now == [target, update.broker_id, update.event_timestamp_ms, custom]:
+    before = [fields[STATE], fields[BROKER], fields[EVENT_TIMESTAMP], fields[CUSTOM]]
+    if before == [target, update.broker_id, update.event_timestamp_ms, custom]:
         return []
     broker_id, time_ms = update.broker_id, update.event_timestamp_ms
     keep = command.keep
@@ -294,7 +294,7 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
             segment_id, int(target), broker_id, time_ms, custom, dropped
         )
         return [updated]
-    # Whoever reads its data needs the custom metadata with which it was copied.
+    # The data stays, and is read with the custom metadata of its copy.
     cause = int(command.guarded_for or 0)
     return [
         log.SegmentUpdated(segment_id, int(target), broker_id, time_ms, fields[CUSTOM]),
@@ -305,9 +305,10 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
 def _purges(
     view: Overlay, command: cmd.StartPurges | cmd.EndPurges, now_ms: int
 ) -> list[log.Body]:
-    """No session is needed: what is kept is no broker's, and mostly nobody leads it any more.
+    """The events of a purge's beginning or end.
 
-    Its data may only be deleted behind a stored `SegmentPurgeStarted`.
+    No session is needed: most of what is kept is of deleted topics, whose partitions nobody
+    leads. Its data may only be deleted once a `SegmentPurgeStarted` is stored.
     """
     bodies: list[log.Body] = []
     for segment_id in dict.fromkeys(command.segment_ids):
@@ -332,9 +333,10 @@ def _purges(
 
 
 def _ends(view: Overlay, command: cmd.EndSegments) -> list[log.Body]:
-    """No session is needed: whoever began these copies or deletions does not end them.
+    """The events by which a clean-up ends copies and deletions that their brokers left.
 
-    A repeat, and what somebody else has ended, changes nothing.
+    No session is needed, as those brokers will not end them. A segment that is in the wanted
+    state already is left out, so a repeat changes nothing.
     """
     bodies: list[log.Body] = []
     for seen in dict.fromkeys(command.rows):
@@ -380,7 +382,7 @@ def _begins_to_delete(source: RemoteLogSegmentState, target: RemoteLogSegmentSta
     )
 
 
-def ended_segment(view: Overlay, command: cmd.Command) -> Row | None:
+def segment_to_delete(view: Overlay, command: cmd.Command) -> Row | None:
     """The finished segment whose deletion `command` begins; None if it begins none."""
     if not isinstance(command, cmd.UpdateSegment):
         return None
@@ -392,7 +394,7 @@ def ended_segment(view: Overlay, command: cmd.Command) -> Row | None:
     return fields if fields is not None and fields[STATE] == finished else None
 
 
-def ends_partition(view: Overlay, command: cmd.Command) -> bool:
+def drops_finished_segments(view: Overlay, command: cmd.Command) -> bool:
     """Whether `command` ends a partition's deletion, while it has finished segments."""
     return (
         isinstance(command, cmd.PutPartitionDelete)

@@ -53,7 +53,7 @@ def evolve_all(state: PartitionState, events: Sequence[log.Event], chain_hash: b
 
 
 def evolve_each(state: PartitionState, events: Iterable[log.Event]) -> None:
-    """Apply events, each of which may be made of the state that the one before it left."""
+    """Apply durable events, in order."""
     apply, requests = _APPLY, state.requests
     expected = state.next_position
     for event in events:
@@ -108,7 +108,7 @@ def update_fields(fields: Row, body: log.SegmentUpdated) -> None:
     fields[CUSTOM] = body.custom_metadata
 
 
-def session_after(event: log.Event, body: log.SessionOpened) -> Session:
+def session_after(body: log.SessionOpened) -> Session:
     """The session that `body` opens."""
     return Session(
         number=body.number,
@@ -132,7 +132,7 @@ def run_after(
 
 
 def _session_opened(state: PartitionState, event: log.Event, body: log.SessionOpened) -> None:
-    state.session = session_after(event, body)
+    state.session = session_after(body)
     state.heard[body.broker_id] = (body.incarnation, body.announcement)
 
 
@@ -204,7 +204,7 @@ def _segment_kept(state: PartitionState, event: log.Event, body: log.SegmentKept
     state.count_by_state[fields[STATE]] -= 1
     state.bytes_by_state[fields[STATE]] -= fields[SIZE]
     _remove(state, stood, fields)
-    fields[STATE] = _FINISHED  # As whoever reads its data has to see it.
+    fields[STATE] = _FINISHED  # Its data is read as that of a finished copy.
     kept = KeptSegment(
         pack_row(fields), body.until_ms, body.cause, body.reason, event.log_time_ms
     )

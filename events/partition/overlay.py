@@ -95,12 +95,13 @@ class Overlay:
 
     @property
     def has_finished_segments(self) -> bool:
-        """Whether a segment is finished, or was before this batch."""
+        """Whether a segment is finished, or was before this batch.
+
+        One that this batch adds or changes counts, whatever its state.
+        """
         finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        return self._state.count_by_state[finished] > 0 or any(
-            self._rows.get(one) is not None or one in self._changes
-            for one in [*self._rows, *self._changes]
-        )
+        has_rows = any(row is not None for row in self._rows.values())
+        return self._state.count_by_state[finished] > 0 or has_rows or bool(self._changes)
 
     @property
     def finished_bytes(self) -> int:
@@ -148,7 +149,7 @@ class Overlay:
     def _changed(
         self, segment_id: bytes, changes: list[log.SegmentAdded | log.SegmentUpdated]
     ) -> bytes:
-        """The row of a segment after `changes`."""
+        """The row of a segment after `changes`, which are taken out of `_changes` already."""
         row = self.row(segment_id)
         for body in changes:
             if isinstance(body, log.SegmentAdded):
@@ -243,7 +244,7 @@ class Overlay:
             case log.ImportRecordDropped() as body:
                 self._note_source(body.source)
             case log.SessionOpened() as body:
-                self.session = session_after(event, body)
+                self.session = session_after(body)
                 self._heard[body.broker_id] = (body.incarnation, body.announcement)
             case log.SessionClosed():
                 if self.session is not None:

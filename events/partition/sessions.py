@@ -102,9 +102,8 @@ def _rival(view: Overlay, command: OpenSession) -> Session | None:
         return None
     if session.broker_id == command.claim.broker_id:
         return None
-    pair = (session.incarnation, session.announcement)
     for follows in command.resigned:
-        if follows.broker_id == session.broker_id and follows[1:] > pair:
+        if follows.broker_id == session.broker_id and follows[1:] > session.pair:
             return None
     return session
 

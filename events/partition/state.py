@@ -62,6 +62,7 @@ class Session(NamedTuple):
 
     @property
     def pair(self) -> tuple[int, int]:
+        """Incarnation and announcement: of one broker's claims, the later has the greater."""
         return (self.incarnation, self.announcement)
 
     def is_of(self, claim: Claim) -> bool:
@@ -103,7 +104,7 @@ class StoredHead(NamedTuple):
 
 
 class DepartedIds:
-    """Ids of segments that left the rows, in the order of that."""
+    """Ids of segments that are no longer in the rows, in the order in which they left."""
 
     __slots__ = ("_positions", "by_position", "digest")
 
@@ -137,7 +138,7 @@ class DepartedIds:
         self.index(position, value)
 
     def index(self, position: int, value: bytes) -> None:
-        """Index an entry of `by_position` by its id, and add it to the digest."""
+        """Index an entry that `by_position` has already; a load adds these a page at a time."""
         self._positions.put(hash(value[:ID_BYTES]), position)
         self.digest = (self.digest + hash_of(value)) % DIGEST_MODULUS
 
@@ -188,7 +189,7 @@ class KeptSegment(NamedTuple):
     """A segment that its broker has deleted, and whose data stays in the tier."""
 
     row: bytes
-    """As it was when it could be read, with the deleting broker and the time of that."""
+    """As of a finished copy, with the broker that deleted it and the time of the deletion."""
     until_ms: int
     cause: int
     """A `DeletionCause`."""
@@ -196,9 +197,9 @@ class KeptSegment(NamedTuple):
     log_time_ms: int
     """When it was kept."""
     purger: int | None = None
-    """The broker whose guard deletes its data, -1 for a command; None: it is not due yet."""
+    """Who deletes its data: a broker with a guard, or a command (-1); None: nobody yet."""
     lease_until_ms: int = 0
-    """Until then nobody else is given it."""
+    """Until then the purge is given to nobody else."""
 
     @property
     def is_unreleased(self) -> bool:
@@ -222,16 +223,17 @@ class KeptSegments(DepartedIds):
     With a `Spill` each takes 16 bytes of memory, however large its row.
     """
 
-    __slots__ = ("_first", "bytes", "unreleased")
+    __slots__ = ("_found", "bytes", "unreleased")
 
     def __init__(self, spill: Spill | None = None) -> None:
         super().__init__(spill)
         self.bytes = 0
-        """Of their data."""
+        """How much data of theirs is in the tier."""
         self.unreleased = IntIndex()
         """The positions of those that stay until somebody releases them."""
-        self._first: dict[int, KeptSegment] = {}
-        """What `first` and `first_unreleased` have found, so that telling opens no page."""
+        self._found: dict[int, KeptSegment] = {}
+        """What `first` and `first_unreleased` have found: a status, which is asked for every
+        few seconds, opens no page."""
 
     @override
     def index(self, position: int, value: bytes) -> None:
@@ -247,7 +249,7 @@ class KeptSegments(DepartedIds):
             self.bytes -= unpack_row(kept.row)[SIZE]
         super().drop_at(position)
         self.unreleased.drop(position, position)
-        self._first.pop(position, None)
+        self._found.pop(position, None)
 
     @override
     def copy(self) -> Self:
@@ -258,19 +260,19 @@ class KeptSegments(DepartedIds):
     def first(self) -> KeptSegment | None:
         """The one that was kept first; None if nothing is kept."""
         pages = self.by_position.pages
-        return self._told(pages[0].first) if pages else None
+        return self._remembered(pages[0].first) if pages else None
 
     def first_unreleased(self) -> KeptSegment | None:
         """The same, of those that stay until somebody releases them."""
         position = self.unreleased.first()
-        return None if position is None else self._told(position)
+        return None if position is None else self._remembered(position)
 
-    def _told(self, position: int) -> KeptSegment | None:
-        if position not in self._first and (kept := self.at(position)) is not None:
-            if len(self._first) == 2:
-                self._first.clear()
-            self._first[position] = kept
-        return self._first.get(position)
+    def _remembered(self, position: int) -> KeptSegment | None:
+        if position not in self._found and (kept := self.at(position)) is not None:
+            if len(self._found) == 2:
+                self._found.clear()
+            self._found[position] = kept
+        return self._found.get(position)
 
     def add(self, segment_id: bytes, position: int, kept: KeptSegment) -> None:
         # Digests from before segments were purged have no such fields.
@@ -339,7 +341,7 @@ class PartitionState:
         tracks_changes: bool = False,
         spill: Spill | None = None,
     ) -> None:
-        """`spill`: where what is kept goes; None: it stays in memory."""
+        """`spill`: takes the kept segments out of memory; None: they stay there."""
         self.topic_id_partition = topic_id_partition
         self.next_position = 0
         self.chain_hash = chain_hash
@@ -383,8 +385,8 @@ class PartitionState:
         """The same state, which tracks changes; later changes of either stay its own.
 
         Rows and tables are shared until one of the two changes them, so no copy of a million
-        segments takes longer than some ms. What a checkpoint has is not known of a copy: its
-        first one has to be whole.
+        segments takes longer than some ms. A copy does not know how it differs from the stored
+        checkpoint, so its first checkpoint has to be whole.
         """
         self.settle()
         copy = PartitionState(self.topic_id_partition, self.chain_hash, tracks_changes=True)
@@ -457,6 +459,7 @@ class PartitionState:
             for segment_id in self.pending:
                 changed.setdefault(segment_id[0], set()).add(segment_id)
         if self.touched is not None:
+            # In this order: of a row that is in both, `touched` has the older form.
             self.touched = self.pending | self.touched
         self.pending.clear()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import msgpack
 
@@ -60,7 +60,7 @@ class Page(Generic[K, V]):
         self._values: list[V] = values
 
     @classmethod
-    def stored(cls, stored: StoredPage, owner: object) -> Page[K, V]:
+    def stored(cls, stored: StoredPage, owner: object) -> Self:
         """A page that stays packed until it is accessed."""
         page = cls.__new__(cls)
         page.number, page.first, page.size, page.proof, page.packed = stored

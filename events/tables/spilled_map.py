@@ -16,7 +16,7 @@ OPEN_MAX = 32
 """Pages of a process that are open; with large values 10 MB."""
 
 _SPILLED = object()
-"""The summary of an open page that is in the store as it is."""
+"""In `Page.summary` of an open page: the store has it as it is. A change resets the summary."""
 
 
 class SpillStore(Protocol):
@@ -56,7 +56,7 @@ class Spill:
 
 
 class SpilledPage(Page[K, V]):
-    """A page; if it is not open, its bytes are empty, as no stored page's are."""
+    """A page; once it was closed, `packed` is empty, and its bytes are in the spill store."""
 
     __slots__ = ("_number", "_spill")
 
@@ -77,9 +77,7 @@ class SpilledPage(Page[K, V]):
     @classmethod
     def adopted(cls, stored: StoredPage, owner: object, spill: Spill) -> SpilledPage[K, V]:
         """A page that is in memory, packed, until it was opened once."""
-        page = cls.__new__(cls)
-        page.number, page.first, page.size, page.proof, page.packed = stored
-        page.owner, page.summary = owner, None
+        page = cls.stored(stored, owner)
         page._number, page._spill = None, spill
         return page
 

@@ -91,7 +91,7 @@ def copy_that_never_finished_is_kept() -> Patches:
     """A copy that is given up is kept, as if it had been finished."""
     return (
         rewritten(
-            decide.ended_segment, "fields[STATE] == finished else None",
+            decide.segment_to_delete, "fields[STATE] == finished else None",
             "fields[STATE] <= finished else None",
         )
         + rewritten(

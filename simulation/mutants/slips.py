@@ -125,7 +125,7 @@ _EVENTS = (
     (
         "an update that differs in its time alone counts as held already",
         decide._update,
-        "now == [target, update.broker_id, update.event_timestamp_ms, custom]",
+        "before == [target, update.broker_id, update.event_timestamp_ms, custom]",
         "now[:2] + now[3:] == [target, update.broker_id, custom]",
     ),
     (

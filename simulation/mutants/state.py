@@ -33,7 +33,7 @@ def request_ids_forgotten() -> Patches:
 @mistake("M61", "duplicate_write")
 def repeat_appended_again() -> Patches:
     """A repeated request is decided again, and appended although it holds."""
-    holds = "if now == [target, update.broker_id, update.event_timestamp_ms, custom]:"
+    holds = "if before == [target, update.broker_id, update.event_timestamp_ms, custom]:"
     return request_ids_forgotten() + rewritten(decide._update, holds, "if False:")
 
 
