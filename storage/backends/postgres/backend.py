@@ -6,16 +6,13 @@ no two statements deadlock. See `session.py` for timeouts and errors, `pool.py` 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import psycopg
 from typing_extensions import override
 
 from tierledger.events.errors import (
-    OutcomeUnknown,
-    RemoteStorageError,
     StorageUnavailable,
     StoreRefused,
 )
@@ -42,16 +39,13 @@ from tierledger.storage.backend import (
     older_store,
 )
 from tierledger.storage.backends.checking import checked_beside
+from tierledger.storage.backends.open_store import KEYS_PER_REMOVAL, OpenStore, removed
 from tierledger.storage.backends.postgres.pool import Pool
 from tierledger.storage.backends.postgres.schema import CONFLICT, OLDER, check
 from tierledger.storage.backends.postgres.session import Address, StatementResult
 from tierledger.storage.locate import StoreUrl
-from tierledger.storage.own_process import OwnProcess
 
 T = TypeVar("T")
-
-KEYS_PER_REMOVAL = 1000
-"""Keys that one step of `remove_like` removes: about 10 ms."""
 
 BEYOND_ALL_KEYS = chr(0x10FFFF) * (KEY_BYTES_MAX // 4 + 1)
 """Sorts after every key: the highest character, more often than fits into a key."""
@@ -119,11 +113,9 @@ class PostgresBackend(MetadataStorageBackend):
 
     def __init__(self, pool: Pool) -> None:
         """Not called directly: see `open`."""
-        self._home = OwnProcess(f"the connection to {pool.address.where}")
-        self._pool = pool
         self._where = pool.address.where
-        self._in_flight: set[asyncio.Task[object]] = set()
-        self._closing: asyncio.Task[None] | None = None
+        self._opened = OpenStore(f"the connection to {self._where}", self._where)
+        self._pool = pool
         self._older: StoreRefused | None = None
 
     @classmethod
@@ -151,9 +143,9 @@ class PostgresBackend(MetadataStorageBackend):
         for key in keys:
             check_key(key)
         if not keys:
-            self._refuse_if_closed()
+            self._opened.check()
             return []
-        answer = await self._finished(self._pool.run(SELECT, (list(keys),)))
+        answer = await self._opened.finished(self._pool.run(SELECT, (list(keys),)))
         found = dict(answer.rows)
         return [found.get(key) for key in keys]
 
@@ -163,7 +155,7 @@ class PostgresBackend(MetadataStorageBackend):
     ) -> list[tuple[str, bytes]]:
         check_page(prefix, after, limit)
         bounds = (prefix, after or "", _end_of(prefix), limit)
-        answer = await self._finished(self._pool.run(SELECT_LIKE, bounds, bulk=True))
+        answer = await self._opened.finished(self._pool.run(SELECT_LIKE, bounds, bulk=True))
         return [(key, value) for key, value in answer.rows]
 
     @override
@@ -174,7 +166,7 @@ class PostgresBackend(MetadataStorageBackend):
         folder = f"^(?:[^/]*/){{{prefix.count('/') + levels}}}"
         end = _end_of(prefix)
         bounds = (prefix, after or "", end, folder, HIGHEST_CHARACTER, end, limit)
-        answer = await self._finished(self._pool.run(SELECT_FIRSTS, bounds, bulk=True))
+        answer = await self._opened.finished(self._pool.run(SELECT_FIRSTS, bounds, bulk=True))
         return [(key, value) for key, value in answer.rows]
 
     @override
@@ -182,7 +174,7 @@ class PostgresBackend(MetadataStorageBackend):
         for prefix in prefixes:
             check_prefix(prefix)
         bounds = (list(prefixes), [_end_of(prefix) for prefix in prefixes])
-        answer = await self._finished(self._pool.run(SELECT_LAST, bounds))
+        answer = await self._opened.finished(self._pool.run(SELECT_LAST, bounds))
         return [key for (key,) in answer.rows]
 
     @override
@@ -190,27 +182,21 @@ class PostgresBackend(MetadataStorageBackend):
         check_prefix(prefix)
         self._refuse_reader()
         bounds = (prefix, _end_of(prefix), KEYS_PER_REMOVAL)
-        total = 0
-        while True:
-            step = self._pool.run(DELETE_LIKE, bounds, changes=True, bulk=True)
-            try:
-                removed = (await self._finished(step)).changed
-            except (StorageUnavailable, OutcomeUnknown) as error:
-                if total:
-                    raise OutcomeUnknown(f"{error}; {total} keys are removed") from error
-                raise
-            total += removed
-            if removed < KEYS_PER_REMOVAL:
-                return total
+
+        async def step() -> int:
+            work = self._pool.run(DELETE_LIKE, bounds, changes=True, bulk=True)
+            return (await self._opened.finished(work)).changed
+
+        return await removed(step)
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
         await checked_beside(operations)
         self._refuse_reader()
         if not operations:
-            self._refuse_if_closed()
+            self._opened.check()
             return
-        await self._finished(self._execute(_plan(operations)))
+        await self._opened.finished(self._execute(_plan(operations)))
 
     async def _execute(self, plan: Plan) -> None:
         changes = [plan.changes[key] for key in sorted(plan.changes)]
@@ -243,7 +229,7 @@ class PostgresBackend(MetadataStorageBackend):
         check_items(items)
         self._refuse_reader()
         if not items:
-            self._refuse_if_closed()
+            self._opened.check()
             return []
         firsts: dict[str, bytes] = {}
         for key, value in items:
@@ -256,7 +242,7 @@ class PostgresBackend(MetadataStorageBackend):
             [formers[key].key if key in formers else "" for key in keys],
             [formers[key].beginning if key in formers else b"" for key in keys],
         )
-        answer = await self._finished(self._append(parameters, formers))
+        answer = await self._opened.finished(self._append(parameters, formers))
         self._note(answer)
         passed = {key for key, is_passed, _ in answer.rows if is_passed}
         created = {key for key, _, _ in answer.rows} - passed
@@ -276,34 +262,8 @@ class PostgresBackend(MetadataStorageBackend):
 
     @override
     async def close(self) -> None:
-        if not self._home.is_here:
-            return  # It would end the other process's sessions.
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        # Shielded, so that cancelling a caller does not leave the store half closed.
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
-        if self._in_flight:
-            await asyncio.wait(self._in_flight)
-        await self._pool.close()
-
-    async def _finished(self, work: Coroutine[object, object, T]) -> T:
-        """The result of `work`; it continues if the caller is cancelled; `close` awaits it."""
-        try:
-            self._refuse_if_closed()
-        except RemoteStorageError:
-            work.close()
-            raise
-        task = asyncio.ensure_future(work)
-        self._in_flight.add(task)
-        task.add_done_callback(self._in_flight.discard)
-        return await asyncio.shield(task)
-
-    def _refuse_if_closed(self) -> None:
-        self._home.check()
-        if self._closing is not None:
-            raise StorageUnavailable(f"{self._where} is closed")
+        # A forked process would end the other's sessions.
+        await self._opened.close(self._pool.close)
 
     def _refuse_reader(self) -> None:
         if self._pool.address.read_only:

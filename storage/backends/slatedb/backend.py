@@ -38,6 +38,7 @@ from tierledger.storage.backend import (
     check_prefix,
 )
 from tierledger.storage.backends.checking import checked_beside
+from tierledger.storage.backends.open_store import KEYS_PER_REMOVAL, OpenStore, removed
 from tierledger.storage.backends.slatedb.database import (
     ANSWER_S,
     LOOK_S,
@@ -56,12 +57,8 @@ from tierledger.storage.backends.slatedb.draft import (
 )
 from tierledger.storage.backends.slatedb.place import DatabasePlace, Listing
 from tierledger.storage.locate import StoreUrl
-from tierledger.storage.own_process import OwnProcess
 
 T = TypeVar("T")
-
-KEYS_PER_REMOVAL = 1000
-"""Keys that one step of `remove_like` removes."""
 
 COMMIT_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of values at which no further call joins a commit."""
@@ -386,12 +383,10 @@ class SlateDbBackend(MetadataStorageBackend):
 
     def __init__(self, place: DatabasePlace, writer: CommitWriter | None, views: Views) -> None:
         """Not called directly: see `open`."""
-        self._home = OwnProcess(f"the open store {place.shown}")
+        self._opened = OpenStore(f"the open store {place.shown}", place.shown)
         self._place = place
         self._writer = writer
         self._views = views
-        self._in_flight: set[asyncio.Task[Any]] = set()
-        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -454,7 +449,7 @@ class SlateDbBackend(MetadataStorageBackend):
             async with self._moment() as moment:
                 return await moment.values(keys)
 
-        return await self._finished(read())
+        return await self._opened.finished(read())
 
     @override
     async def get_like(
@@ -466,7 +461,7 @@ class SlateDbBackend(MetadataStorageBackend):
             async with self._moment() as moment:
                 return await moment.page(prefix, after, limit)
 
-        return await self._finished(read())
+        return await self._opened.finished(read())
 
     @override
     async def get_firsts(
@@ -482,7 +477,7 @@ class SlateDbBackend(MetadataStorageBackend):
                     behind = behind_folder(prefix, page[0][0], levels)
             return found
 
-        return await self._finished(read())
+        return await self._opened.finished(read())
 
     @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
@@ -500,35 +495,25 @@ class SlateDbBackend(MetadataStorageBackend):
             async with self._moment(may_lag=may_lag) as moment:
                 return [one.key or None for one in await moment.tails(prefixes)]
 
-        return await self._finished(read())
+        return await self._opened.finished(read())
 
     @override
     async def remove_like(self, prefix: str) -> int:
         check_prefix(prefix)
         writer = self._writing()
-        total = 0
-        while True:
-            try:
-                removed = await self._finished(_removed(writer, prefix))
-            except (StorageUnavailable, StoreRefused) as error:
-                if total:
-                    raise OutcomeUnknown(f"{error}; {total} keys are removed") from error
-                raise
-            total += removed
-            if removed < KEYS_PER_REMOVAL:
-                return total
+        return await removed(lambda: self._opened.finished(_removed(writer, prefix)))
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
         await checked_beside(operations)
-        await self._finished(self._writing().decided(AtomicStep(operations)))
+        await self._opened.finished(self._writing().decided(AtomicStep(operations)))
 
     @override
     async def create_each(
         self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
     ) -> list[CreateOutcome]:
         check_items(items)
-        return await self._finished(self._writing().decided(EachStep(items, formers)))
+        return await self._opened.finished(self._writing().decided(EachStep(items, formers)))
 
     def _writing(self) -> CommitWriter:
         if self._writer is None:
@@ -543,36 +528,13 @@ class SlateDbBackend(MetadataStorageBackend):
 
     @override
     async def close(self) -> None:
-        if not self._home.is_here:
-            return  # SlateDB's threads are in the other process.
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        # Shielded, so that cancelling a caller does not leave the store half closed.
-        await asyncio.shield(self._closing)
+        # SlateDB's threads are not in a forked process.
+        await self._opened.close(self._close)
 
     async def _close(self) -> None:
-        if self._in_flight:
-            await asyncio.wait(self._in_flight)
         await self._views.close()
         if self._writer is not None:
             await self._writer.close()
-
-    async def _finished(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; it continues if the caller is cancelled; `close` awaits it."""
-        try:
-            self._refuse_if_closed()
-        except RemoteStorageError:
-            work.close()
-            raise
-        task = asyncio.ensure_future(work)
-        self._in_flight.add(task)
-        task.add_done_callback(self._in_flight.discard)
-        return await asyncio.shield(task)
-
-    def _refuse_if_closed(self) -> None:
-        self._home.check()
-        if self._closing is not None:
-            raise StorageUnavailable(f"{self._place.shown} is closed")
 
 
 @asynccontextmanager

@@ -46,6 +46,7 @@ from tierledger.storage.backend import (
     older_store,
 )
 from tierledger.storage.backends.checking import checked_beside
+from tierledger.storage.backends.open_store import KEYS_PER_REMOVAL, OpenStore, removed
 from tierledger.storage.backends.sqlite.file import (
     FORMAT_VERSION,
     PAGES_PER_COPY,
@@ -58,12 +59,8 @@ from tierledger.storage.backends.sqlite.file import (
     open_writer,
 )
 from tierledger.storage.backends.sqlite.mark import StoreMark, put_mark
-from tierledger.storage.own_process import OwnProcess
 
 T = TypeVar("T")
-
-KEYS_PER_REMOVAL = 1000
-"""Keys that one step of `remove_like` removes: below 10 ms."""
 
 KEYS_PER_STATEMENT = 32
 """Keys that one statement creates or reads. For each statement the thread releases Python's
@@ -255,13 +252,12 @@ class SqliteBackend(MetadataStorageBackend):
 
     def __init__(self, path: Path, writer: _Writer | None, reader: StoreReader) -> None:
         """Not called directly: `open` does what takes time in another thread."""
-        self._home = OwnProcess(f"the open store {path}")
+        self._opened = OpenStore(f"the open store {path}", str(path))
         self._path = path
         self._writer = writer
         self._reader = reader
         self._writing = ThreadPoolExecutor(1, "sqlite-writer")
         self._reading = ThreadPoolExecutor(1, "sqlite-reader")
-        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, path: Path, *, read_only: bool = False) -> SqliteBackend:
@@ -347,19 +343,11 @@ class SqliteBackend(MetadataStorageBackend):
     async def remove_like(self, prefix: str) -> int:
         check_prefix(prefix)
         bounds = (*_bounds(prefix), KEYS_PER_REMOVAL)
-        total = 0
-        while True:
-            try:
-                removed = await self._write(
-                    lambda connection: connection.execute(DELETE_LIKE, bounds).rowcount
-                )
-            except (StorageUnavailable, StoreRefused) as error:
-                if total:
-                    raise OutcomeUnknown(f"{error}; {total} keys are removed") from error
-                raise
-            total += removed
-            if removed < KEYS_PER_REMOVAL:
-                return total
+        return await removed(
+            lambda: self._write(
+                lambda connection: connection.execute(DELETE_LIKE, bounds).rowcount
+            )
+        )
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
@@ -375,12 +363,8 @@ class SqliteBackend(MetadataStorageBackend):
 
     @override
     async def close(self) -> None:
-        if not self._home.is_here:
-            return  # It would lock and change what the other process has open.
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close_both())
-        # Shielded, so that cancelling a caller does not leave the store half closed.
-        await asyncio.shield(self._closing)
+        # A forked process would lock and change what the other one has open.
+        await self._opened.close(self._close_both)
 
     async def _close_both(self) -> None:
         loop = asyncio.get_running_loop()
@@ -392,7 +376,7 @@ class SqliteBackend(MetadataStorageBackend):
         self._writing.shutdown(wait=False)
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        self._refuse_if_closed()
+        self._opened.check()
         loop = asyncio.get_running_loop()
         if self._writer is not None and self._writer.unsettled:
             await loop.run_in_executor(self._writing, self._writer.settle)
@@ -410,16 +394,11 @@ class SqliteBackend(MetadataStorageBackend):
         return await self._in_writer(lambda writer: writer.step(work))
 
     async def _in_writer(self, work: Callable[[_Writer], T]) -> T:
-        self._refuse_if_closed()
+        self._opened.check()
         if self._writer is None:
             raise StoreRefused(f"{self._path} was opened for reading only")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._writing, work, self._writer)
-
-    def _refuse_if_closed(self) -> None:
-        self._home.check()
-        if self._closing is not None:
-            raise StorageUnavailable(f"{self._path} is closed")
 
 
 def _read_error(path: Path, error: sqlite3.Error) -> Exception:

@@ -7,7 +7,8 @@ from typing_extensions import override
 
 from tests.storage.backends.backend_contract import DatabaseContract
 from tierledger.storage.backend import MetadataStorageBackend
-from tierledger.storage.backends.postgres.backend import KEYS_PER_REMOVAL, PostgresBackend
+from tierledger.storage.backends.open_store import KEYS_PER_REMOVAL
+from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.locate import StoreUrl, parse_store_url
 
 

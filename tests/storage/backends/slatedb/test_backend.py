@@ -36,9 +36,10 @@ from tierledger.storage.backend import (
     Remove,
     WriterReplaced,
 )
+from tierledger.storage.backends.open_store import KEYS_PER_REMOVAL
 from tierledger.storage.backends.slatedb import backend as backend_module
 from tierledger.storage.backends.slatedb import database as database_module
-from tierledger.storage.backends.slatedb.backend import KEYS_PER_REMOVAL, SlateDbBackend
+from tierledger.storage.backends.slatedb.backend import SlateDbBackend
 from tierledger.storage.backends.slatedb.binding import (
     Db,
     DbBuilder,

@@ -16,7 +16,8 @@ from tests.models.forks import living_fork
 from tests.storage.backends.backend_contract import DatabaseContract, everything
 from tierledger.events.errors import DataError, OutcomeUnknown, StorageUnavailable
 from tierledger.storage.backend import MetadataStorageBackend, Put
-from tierledger.storage.backends.sqlite.backend import KEYS_PER_REMOVAL, SqliteBackend
+from tierledger.storage.backends.open_store import KEYS_PER_REMOVAL
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 KEYS_PER_STEP = 200
 
