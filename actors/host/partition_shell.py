@@ -35,7 +35,7 @@ from tierledger.storage.partition.checkpoint import (
     CheckpointDraft,
     CheckpointWriter,
     Standing,
-    let_go,
+    dismantle_operations,
 )
 from tierledger.storage.partition.event_log import StoredBatch
 from tierledger.storage.partition.loading import LoadedPartition, Loading
@@ -368,7 +368,7 @@ class PartitionShell:
             is_ours, is_less = standing is Standing.OURS, standing is Standing.LESS
             self.feed(msg.CheckpointDone(stored=is_ours, again=is_less))
         slices = Slices()  # Freed at once, 20,000 rows and their pages take 16 ms.
-        for _ in chain(let_go(planned), draft.dismantle()):
+        for _ in chain(dismantle_operations(planned), draft.dismantle()):
             await slices.yield_if_due()
 
     async def _insisting(self, attempt: Callable[[], Awaitable[T]]) -> T:

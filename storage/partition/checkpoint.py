@@ -46,6 +46,7 @@ from tierledger.events.typed_fields import (
     PartitionNumber,
     Text,
     Topic,
+    checked,
     made_of,
 )
 from tierledger.storage.backend import (
@@ -75,8 +76,9 @@ ROWS_AT_ONCE = 4000
 OPERATIONS_PER_STEP = 100
 """Rows, or KiB of pages, that are planned or freed between two yields: below 1 ms."""
 
-KEPT = "kept"
-"""In place of a leader epoch's table: the segments that were kept from deletion."""
+TOMBSTONES, KEPT = "tombstones", "kept"
+"""In place of a leader epoch's table, with 0 in place of the epoch. The store has tombstones
+under epoch 0, from where `sweep` removes them, and kept segments in a place that stays."""
 
 COPY_BEHIND_MAX = 1000
 """Events that a copied state may lack of the stored checkpoint: 4 ms to replay. One that lacks
@@ -120,17 +122,6 @@ class PartitionValue(NamedTuple):
     def plain(self) -> list[Any]:
         """The fields as they are stored."""
         return list(self if self.kept else self[:-1])
-
-
-class CheckpointEnd(NamedTuple):
-    """The first fields of a `PartitionValue`: which log it is of, and up to where."""
-
-    topic_id: Id
-    partition: PartitionNumber
-    topic: Topic
-    delete_state: Int64 | None
-    next_position: Count
-    next_batch: Count
 
 
 class _EpochValue(NamedTuple):
@@ -193,11 +184,11 @@ class CheckpointPlan(NamedTuple):
     operations: list[Operation]
     partition_value: bytes
     next_position: int
-    is_finished: bool = False
+    is_finished: bool
     """Whether the partition's deletion is finished: its rows and epochs may then be swept."""
 
 
-def let_go(operations: list[Operation]) -> Iterator[None]:
+def dismantle_operations(operations: list[Operation]) -> Iterator[None]:
     """Free `operations` in small steps.
 
     Pass a copy of a plan's list: the store may still be writing it after a timeout.
@@ -345,7 +336,7 @@ class CheckpointStore:
         for epoch, (tables, frozen) in draft.epochs.items():
             if frozen is not None:
                 yield from self._epoch(epoch, tables, frozen)
-        yield from self._pages(0, "tombstones", draft.tombstones)
+        yield from self._pages(0, TOMBSTONES, draft.tombstones)
         yield from self._pages(0, KEPT, draft.kept)
 
     def _epoch(
@@ -374,7 +365,7 @@ class CheckpointStore:
 
     def _page_key(self, epoch: int, name: str, page: int) -> str:
         tip = self.topic_id_partition
-        if name == KEPT:  # Not among the epochs, which `sweep` removes.
+        if name == KEPT:
             return self.keys.kept_page(tip, page)
         return self.keys.leader_epoch_page(tip, epoch, name, page)
 
@@ -409,10 +400,8 @@ class CheckpointStore:
 
     async def read_partition(self) -> tuple[bytes, PartitionValue] | None:
         """The partition's value, as stored and parsed; None if there is no checkpoint."""
-        stored = await self.backend.get(self.keys.partition(self.topic_id_partition))
-        if stored is None:
-            return None
-        return stored, self.parse_partition(stored)
+        stored = await self.read_stored()
+        return None if stored is None else (stored, self.parse_partition(stored))
 
     def parse_partition(self, stored: bytes) -> PartitionValue:
         """A stored partition value, parsed; raises as the function `parse_partition` does."""
@@ -443,13 +432,13 @@ class CheckpointStore:
         state = self.blank(value, tracks_changes=tracks_changes)
         for start in range(0, len(value.epochs), EPOCHS_PER_READ):
             await self._load_epochs(state, value.epochs[start : start + EPOCHS_PER_READ])
-        await self._load_departed(state.tombstones, "tombstones", value.tombstones)
+        await self._load_departed(state.tombstones, TOMBSTONES, value.tombstones)
         await self._load_departed(state.kept, KEPT, value.kept)
         if not state.is_finished:  # Rows of a finished deletion wait to be swept.
             await self._load_rows(state)
         if len(state.rows) != value.row_count or state.digest() != value.digest:
-            now = await self.backend.get(self.keys.partition(self.topic_id_partition))
-            what = "was renewed while it was read" if now != stored else "does not verify"
+            is_renewed = await self.read_stored() != stored
+            what = "was renewed while it was read" if is_renewed else "does not verify"
             raise CorruptCheckpoint(
                 f"the checkpoint of {self.topic_id_partition} at {value.next_position} {what}"
             )
@@ -517,15 +506,6 @@ class CheckpointStore:
             )
         return tables, by_name
 
-    async def _read_pages(
-        self, epoch: int, name: str, directory: Directory
-    ) -> list[StoredPage]:
-        pages: list[StoredPage] = []
-        for start in range(0, len(directory), PAGES_PER_READ):
-            part = directory[start : start + PAGES_PER_READ]
-            pages += await self.read_pages(_places(epoch, name, part))
-        return pages
-
     async def read_pages(self, wanted: Sequence[PagePlace]) -> list[StoredPage]:
         """The pages `wanted`, with their bytes, each verified by its directory's checksum."""
         keys = [self._page_key(one.epoch, one.table, one.page.number) for one in wanted]
@@ -545,7 +525,7 @@ class CheckpointStore:
         pages = departed.by_position
         for start in range(0, len(directory), PAGES_PER_READ):
             part, before = directory[start : start + PAGES_PER_READ], len(pages.pages)
-            pages.adopt(await self._read_pages(0, name, part))
+            pages.adopt(await self.read_pages(_places(0, name, part)))
             for page in pages.pages[before:]:
                 for position, entry in zip(page.keys, page.values, strict=True):
                     departed.index(position, entry)
@@ -554,7 +534,9 @@ class CheckpointStore:
     async def read_kept(self, value: PartitionValue) -> PagedMap[int, bytes]:
         """The segments that were kept from deletion, by the position of that."""
         kept: PagedMap[int, bytes] = PagedMap()
-        kept.adopt(await self._read_pages(0, KEPT, value.kept))
+        for start in range(0, len(value.kept), PAGES_PER_READ):
+            part = value.kept[start : start + PAGES_PER_READ]
+            kept.adopt(await self.read_pages(_places(0, KEPT, part)))
         return kept
 
     async def _load_rows(self, state: PartitionState) -> None:
@@ -592,28 +574,30 @@ def parse_partition(
         FormatTooNew: A newer program wrote it.
     """
     value = _read(serde, "partition", PartitionValue, stored)
-    tip = topic_id_partition
-    if (value.topic_id, value.partition) != (tip.topic_id, tip.partition):
-        raise CorruptCheckpoint(f"the checkpoint of {tip} says it is another partition's")
+    _require_own(topic_id_partition, value.topic_id, value.partition)
     return value
 
 
-def parse_end(
+def next_batch_in(
     serde: MetadataSerDe, topic_id_partition: TopicIdPartition, stored: bytes
-) -> CheckpointEnd:
-    """Up to where a stored partition value goes; the rest of it is not looked at.
+) -> int:
+    """The `next_batch` of a stored partition value, whose other fields are not checked.
 
     Raises as `parse_partition` does.
     """
+    first = serde.first_fields("partition", stored, 6)  # A plan asks for thousands of these.
     try:
-        fields = serde.first_fields("partition", stored, len(CheckpointEnd._fields))
-        end = made_of(CheckpointEnd, fields)
-    except InvalidArgument as error:
+        topic_id, partition, _, _, _, next_batch = first
+        checked(Count, next_batch, "next_batch")
+    except (InvalidArgument, ValueError) as error:
         raise CorruptCheckpoint(f"a partition of another form: {error}") from error
-    tip = topic_id_partition
-    if (end.topic_id, end.partition) != (tip.topic_id, tip.partition):
+    _require_own(topic_id_partition, topic_id, partition)
+    return int(next_batch)
+
+
+def _require_own(tip: TopicIdPartition, topic_id: object, partition: object) -> None:
+    if (topic_id, partition) != (tip.topic_id, tip.partition):
         raise CorruptCheckpoint(f"the checkpoint of {tip} says it is another partition's")
-    return end
 
 
 def boundary_in(
@@ -665,16 +649,21 @@ class CheckpointWriter:
         self._store = store
 
     async def begin_with_copy(self, state: PartitionState) -> int | None:
-        """Begin with a state that was not loaded; returns how many of its events come behind.
+        """Begin with a copied state; the number of its events that no checkpoint has.
 
-        Behind the checkpoint that is stored now, which the next one will replace. None, and
-        nothing has begun, if that is so far ahead that it had better be loaded.
+        The next checkpoint will replace the one that is stored now. None, and nothing has
+        begun, if the state is so far behind that one that loading it takes less time.
 
         Raises:
             CorruptCheckpoint: What is stored is none.
             FormatTooNew: A newer program wrote it.
             RemoteStorageError: The store could not be read.
         """
+        # Which checkpoint is stored is read, and not taken from the follower, which reads only
+        # the log: whoever led since may have written one, and the next one replaces exactly
+        # the stored value. Nor does anybody know how the stored rows and pages differ from the
+        # state, so the next checkpoint is whole: it reads what is stored, and writes what
+        # differs. That is as much as the load that was left out, but nobody waits for it.
         stored = await self._store.read_stored()
         covered = 0 if stored is None else self._store.parse_partition(stored).next_position
         if covered - state.next_position > COPY_BEHIND_MAX:
@@ -708,10 +697,7 @@ class CheckpointWriter:
     def found(self, plan: CheckpointPlan, stored: bytes | None) -> Standing:
         """Note that the store has `stored` after an attempt to carry out `plan`.
 
-        `stored` may be the plan's own value, if the answer to an earlier attempt was lost. If
-        it has the plan's position or a later one, the next plan must not replace it either, as
-        that may still be behind it. So `self.stored` stays, and the next attempt fails and
-        compares again.
+        It may be the plan's own value, if the answer to an earlier attempt was lost.
         """
         # Two leaders write checkpoints of one partition whenever one of them has not noticed
         # yet that it was replaced. The one of the older state must not win: the log before a

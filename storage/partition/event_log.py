@@ -154,6 +154,10 @@ class BatchLog:
         self._backend = backend
         self._prefix = prefix
 
+    def require(self, batches: int) -> None:
+        """Take a log with fewer `batches` for damaged from now on: a checkpoint has them."""
+        self.reaches = max(self.reaches, batches)
+
     def former(self, number: int, beginning: bytes = b"") -> Former | None:
         """What has to be there before batch `number`, as who created or read it knows."""
         return Former(self.key(number - 1), beginning) if number else None

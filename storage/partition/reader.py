@@ -26,11 +26,10 @@ from tierledger.events.typed_fields import time_text
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import INT64_MAX, MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import (
-    CheckpointEnd,
     CheckpointStore,
     PartitionValue,
     boundary_in,
-    parse_end,
+    next_batch_in,
 )
 from tierledger.storage.partition.event_log import (
     BATCHES_PER_READ,
@@ -365,12 +364,8 @@ class PartitionReader:
             FormatTooNew: A newer program wrote it.
         """
         value = self.checkpoints.parse_partition(stored)
-        self.reach(value)
+        self.log.require(value.next_batch)
         return value
-
-    def reach(self, end: PartitionValue | CheckpointEnd) -> None:
-        """From now on the log must reach `end`."""
-        self.log.reaches = max(self.log.reaches, end.next_batch)
 
     async def _loaded(self) -> LoadedPartition:
         loading = Loading(self)
@@ -475,7 +470,8 @@ async def planned_ends(readers: Sequence[PartitionReader]) -> list[int]:
     for reader, stored, last in zip(readers, checkpoints, lasts, strict=True):
         if stored is not None:
             with suppress(DataError):  # A caller that needs the checkpoint reports it.
-                reader.reach(parse_end(reader.serde, reader.topic_id_partition, stored))
+                tip = reader.topic_id_partition
+                reader.log.require(next_batch_in(reader.serde, tip, stored))
         ends.append(max(reader.log.reaches, 0 if last is None else reader.end_behind(last)))
     return ends
 

@@ -66,6 +66,16 @@ COMMIT_BYTES_MAX = 16 * 1024 * 1024
 TAILS_MAX = 50_000
 """Folders whose tails are kept in memory, about 300 bytes each."""
 
+BEAT_S = 10.0
+"""A writer commits at least so often. One that has not for one and a half times as long, and
+has not said that it closed, has ended, or writes no more once somebody else does."""
+
+LOOKS_FOR_WRITER = 15
+"""Looks for a sign of life in that time, before a store counts as left by its writer."""
+
+WRITER = "\0writer"
+"""The key under which a writer says who it is; empty: it has closed the store."""
+
 
 class _WaitingStep(Generic[T]):
     """A call that waits for a commit."""
@@ -89,18 +99,16 @@ class _WaitingStep(Generic[T]):
             self.answer.set_result(answer)
 
 
-BEAT_S = 10.0
-"""A writer commits at least so often. One that has not for one and a half times as long, and
-has not said that it closed, has ended, or writes no more once somebody else does."""
-
-LOOKS_FOR_WRITER = 15
-
-WRITER = "\0writer"
-"""The key under which a writer says who it is; empty: it has closed the store."""
-
-
 class CommitWriter:
-    """The writing side: one commit at a time."""
+    """The writing side: one commit at a time.
+
+    SlateDB fences a former writer, which learns that by its next commit, or within two seconds.
+    Until then it would read a state that may be older than what its successor has acknowledged:
+    a leader there would find its next slot free, and answer. So each read first makes sure that
+    nobody else has opened the database. Whoever opens it makes an object in the write-ahead log
+    before anything else; numbers there have no gaps, and each commit makes one, too. So it is
+    enough to know the number of this writer's last object, and to see that none follows it.
+    """
 
     def __init__(self, place: DatabasePlace, database: Database, moment: StoreMoment) -> None:
         self._place = place
@@ -145,10 +153,11 @@ class CommitWriter:
         return writer
 
     async def _begin(self, database: Database, *, is_there: bool) -> None:
-        """Learn which objects of the write-ahead log are this writer's.
+        """Learn which objects of the write-ahead log are not a successor's.
 
-        Once a commit has come behind them, they are not those of a successor: it would have
-        failed.
+        The newest is looked for first, and a commit is made behind it, which fails if somebody
+        has opened the database since: so what was found is no successor's. An object that is
+        found after that commit could be one.
         """
         async with _beside(self._listing.newest_commit(self._own)) as looking:
             missing = await database.missing(is_there=is_there)
@@ -191,11 +200,9 @@ class CommitWriter:
         return self._moment
 
     async def _require_current(self) -> None:
-        """Return once it is certain that nobody had replaced this writer at the call.
-
-        SlateDB learns that by its next commit, or within two seconds. Until then it would read
-        a state that may be older than what the successor has acknowledged.
-        """
+        """Return once it is certain that nobody had replaced this writer at the call."""
+        # A look that is under way began before this call, and proves nothing for it. All who
+        # come during that look share the next one.
         before = self._looks_begun
         async with self._looking:
             if self._looked_well <= before:
@@ -204,12 +211,10 @@ class CommitWriter:
                 self._looked_well = self._looks_begun
 
     async def _look(self) -> None:
-        """Look for objects of the write-ahead log that this writer has not made.
-
-        A successor makes one before it does anything else. Each commit makes one, too.
-        """
+        """Look for objects of the write-ahead log that this writer has not made."""
         await self._settle()
         newest = await self._listing.newest_commit(self._own)
+        # The object of an own commit is there before the commit ends and is counted.
         while newest > self._own and self._commit is not None and not self._commit.done():
             await asyncio.wait([self._commit], timeout=ANSWER_S)
             await self._settle()
@@ -267,7 +272,7 @@ class CommitWriter:
             answer = one.decide(draft)
             answers.append(answer)
             if isinstance(answer, StoreRefused):
-                self._refusal = answer  # An older store: see rule 4.
+                self._refusal = answer  # An older store: rule 4 of `storage/backend.py`.
         if self._refusal is not None:
             return [self._refusal] * len(taken)
         if draft.changes:
@@ -350,7 +355,7 @@ class CommitWriter:
         error = commit.exception()
         if isinstance(error, WriterReplaced):
             raise WriterReplaced(*error.args)
-        self._tails.clear()
+        self._tails.clear()  # They do not tell whether that commit is there.
         if error is not None or self._database is None:
             # What is not durable by now never will be.
             if self._database is not None:
@@ -556,7 +561,7 @@ async def _newest_commit(place: DatabasePlace) -> int:
         return 0
 
 
-async def _writing(views: Views) -> bytes | None:
+async def _present_writer(views: Views) -> bytes | None:
     """Who writes the store, or has ended without closing it."""
     try:
         async with views.moment() as moment:
@@ -572,13 +577,13 @@ async def _refuse_second(place: DatabasePlace, views: Views) -> None:
     Raises:
         StoreRefused: One does.
     """
-    name = await _writing(views)
+    name = await _present_writer(views)
     for _ in range(LOOKS_FOR_WRITER):
         if not name:
             return
         await asyncio.sleep(1.5 * BEAT_S / LOOKS_FOR_WRITER)
         if await views.has_newer():
-            name = await _writing(views)
+            name = await _present_writer(views)
             if not name:
                 return  # What it wrote last is that it closed the store.
             raise StoreRefused(

@@ -411,7 +411,6 @@ async def oldest_commit(place: DatabasePlace) -> int:
 
 
 async def _shut(reader: DbReader) -> None:
-
     with suppress(Error):
         await reader.shutdown()
 
@@ -468,7 +467,6 @@ async def answered(place: DatabasePlace) -> AsyncIterator[None]:
 
 
 def _key_range(start: str, includes_start: bool, end: str | None) -> KeyRange:
-
     return KeyRange(
         start=start.encode() or FIRST_KEY,
         start_inclusive=includes_start,
@@ -478,7 +476,6 @@ def _key_range(start: str, includes_start: bool, end: str | None) -> KeyRange:
 
 
 def _scan_options(order: IterationOrder) -> ScanOptions:
-
     return ScanOptions(
         durability_filter=DurabilityLevel.REMOTE,
         dirty=False,

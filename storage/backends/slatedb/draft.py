@@ -62,9 +62,9 @@ class Needs(NamedTuple):
     """What has to be known of the store for a decision."""
 
     folders: frozenset[str] = frozenset()
-    """Folders whose tails."""
+    """Folders whose last keys have to be known."""
     keys: frozenset[str] = frozenset()
-    """Keys whose values."""
+    """Keys whose values have to be known."""
 
 
 class CommitDraft:

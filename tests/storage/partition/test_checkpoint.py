@@ -28,7 +28,7 @@ from tierledger.storage.partition.checkpoint import (
     CheckpointStore,
     CheckpointWriter,
     Standing,
-    let_go,
+    dismantle_operations,
 )
 from tierledger.storage.serde import MsgpackSerDe, Plain
 
@@ -109,7 +109,7 @@ async def test_a_step_makes_few_pages_and_what_was_planned_is_let_go_in_pieces()
 
     plan = await store.plan_in_slices(draft, None)
     operations = plan.operations.copy()
-    left = [len(operations) for _ in let_go(operations)]
+    left = [len(operations) for _ in dismantle_operations(operations)]
     assert left[-1] == 0
     assert max(map(int.__sub__, left, left[1:])) <= OPERATIONS_PER_STEP
     assert sum(1 for _ in draft.dismantle()) >= len(pages)
