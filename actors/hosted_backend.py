@@ -36,7 +36,8 @@ class HostedBackend(MetadataStorageBackend):
     """Forwards every change to the host that `current` finds at that moment.
 
     Reads go to `reader`, if given: the same store, opened for reading in this process. They
-    need no call, and go on while the writing host is being replaced.
+    need no call, and go on while the writing host is being replaced. Nothing is sent a second
+    time: the caller learns that the host was lost, and knows what a repeat would do.
     """
 
     def __init__(
@@ -65,21 +66,6 @@ class HostedBackend(MetadataStorageBackend):
     def _failed(self, error: BaseException) -> None:
         if not isinstance(error, RemoteStorageError) or isinstance(error, _MOVED):
             self._lost()
-
-    @override
-    async def create(self, key: str, value: bytes) -> None:
-        await self._ask("create", key, value)
-
-    @override
-    async def update(self, key: str, value: bytes, *, expected: bytes | None = None) -> None:
-        await self._ask("update", key, value, expected=expected)
-
-    @override
-    async def get(self, key: str) -> bytes | None:
-        if self._reader is not None:
-            return await self._reader.get(key)
-        found: bytes | None = await self._ask("get", key)
-        return found
 
     @override
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:

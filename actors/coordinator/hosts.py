@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterable
 from enum import Enum
 from itertools import count
-from typing import TypeAlias
 
 from tierledger.actors.calls import CloseCall, HostLoad, HostPing, PartitionKey, Placement
 from tierledger.actors.conditions import Condition
@@ -58,7 +57,7 @@ BACKOFF_MIN_S = 0.2
 BACKOFF_MAX_S = 10.0
 """Shortest and longest pause before a host that died early starts again; it doubles."""
 
-AT_ONCE_S = 1.0
+EARLY_S = 1.0
 """A host that lived for less than this died early: its start may be the cause."""
 
 SETTLED_S = 60.0
@@ -89,8 +88,6 @@ FREE_DEATHS = 20
 """Early deaths in a row without a pause: in drills hosts are also killed quickly."""
 
 PLACEMENTS_PER_CALL = 500
-
-Items: TypeAlias = "tuple[Placement, ...] | tuple[CloseCall, ...]"
 
 
 def patience(took: float) -> float:
@@ -127,8 +124,9 @@ class HostRecord:
         """Whether that was asked for."""
         self.unsent: deque[HostWork | tuple[Seat, ...]] = deque()
         """Work to be sent, in order; seats become placements when they are sent."""
-        self.sending: deque[Items] = deque()
-        """Pieces of work that are being sent; the first is on its way, or waits for a retry."""
+        self.sending: deque[HostWork] = deque()
+        """Pieces of work that are being sent, each of placements or closes alone; the first is
+        on its way, or waits for a retry."""
         self.is_sending = False
         self.set_aside: dict[tuple[PartitionKey, str], SetAside] = {}
         """Work that this living host failed at, by partition and role, until it succeeds."""
@@ -184,7 +182,7 @@ class ProcessSearch:
 
 
 class Relief:
-    """A host's process that is to be replaced by another one."""
+    """The replacement of a host's process that a client wants, until that process ends."""
 
     def __init__(self, s: float, skipped: int) -> None:
         self.since_s = s
@@ -193,6 +191,7 @@ class Relief:
         self.skipped = skipped
         """How many addresses the next process passes over."""
         self.is_retiring = False
+        """Whether the process was told to end."""
 
 
 class Hosts:
@@ -212,6 +211,7 @@ class Hosts:
         self.doors = Doors()
         """Which of the running hosts clients can reach."""
         self.heard_ms: dict[str, int] = {}
+        """By host: when it last answered a ping."""
         self.facts: dict[msg.Fact, None] = {}
         """Facts that hosts reported about their partitions, until in the log or void."""
         self.is_news = False
@@ -227,6 +227,7 @@ class Hosts:
         self._reliefs: dict[str, Relief] = {}
         """By host: the process that runs, if it is to be replaced."""
         self._has_room = True
+        """Whether further hosts were allowed at the last look; the alarm comes once."""
         self._is_open = False
         """Whether hosts are sent work yet."""
         self._watches = count(1)
@@ -437,8 +438,8 @@ class Hosts:
         """Start the hosts that are wanted and missing; an alarm if `HOSTS_MAX` forbids more."""
         state, effects = self._state, list[msg.Effect]()
         starting = [name for name in (*self.starting, *self.running) if name not in state.hosts]
-        # Who is not reached yet counts as coming: another one might not be reached either. Who
-        # is shut does not: nobody may ever come in there.
+        # A host whose door was not reached yet counts as coming: another one might not be
+        # reached either. One whose door is shut does not: it may stay so.
         awaited = self.doors.unproven - self.doors.closed.emptied
         coming = [*starting, *sorted(awaited & state.hosts.keys())]
         for name in placement.hosts_wanted(
@@ -674,10 +675,19 @@ class Hosts:
         return []
 
     def _relieve(self, host: HostRecord, asked: msg.ReplaceAsked) -> list[msg.Effect]:
-        """Go on with the replacement of a host's process."""
+        """Go on with the replacement of a host's process, as far as one wish goes."""
+        # First the next process is started, while this one serves; it opens no store yet. With
+        # each wish the service moves some leaders and followers to other hosts, and `closed`
+        # keeps new ones away. Only when all of that was sent, and the next process has had its
+        # time to start, does this one retire. Its end is found as any other's (`_lose`): so a
+        # process that dies on the way is replaced no differently.
+        #
+        # The wish is in nobody's memory but the client's, and in no log, from which it would
+        # have to be withdrawn when the client is gone. It names the process that is to end: a
+        # repeat after the end, or to another coordinator, does no harm.
         relief, effects = self._reliefs.get(host.name), list[msg.Effect]()
         if relief is None:
-            # Who waits in reserve runs what was installed when it was started.
+            # The reserve runs what was installed when it was started.
             skipped = int(host.has_reserve)
             relief = self._reliefs[host.name] = Relief(self.now.s, skipped)
             if host.has_reserve:
@@ -695,7 +705,7 @@ class Hosts:
 
     def _lose(self, host: HostRecord) -> list[msg.Effect]:
         name = host.name
-        is_early = self.now.s - host.since_s < AT_ONCE_S
+        is_early = self.now.s - host.since_s < EARLY_S
         self._deaths[name] = self._deaths.get(name, 0) + 1 if is_early else 0
         details = {"host": name, "process": host.process}
         relief = self._reliefs.get(name)
@@ -743,21 +753,16 @@ class Hosts:
                 break
             host.unsent.popleft()
             if work.closes:
-                host.sending.append(work.closes)
+                host.sending.append(HostWork(host.name, (), work.closes))
             placements += work.placements
             if work.closes:
                 break
         if placements:
-            host.sending.append(tuple(placements))
+            host.sending.append(HostWork(host.name, tuple(placements)))
 
     def _send_effect(self, host: HostRecord) -> msg.Effect:
         host.is_sending = True
-        items = host.sending[0]
-        if isinstance(items[0], Placement):
-            work = HostWork(host.name, items)
-        else:
-            work = HostWork(host.name, (), items)
-        return msg.SendWork(host.address, host.watch, work)
+        return msg.SendWork(host.address, host.watch, host.sending[0])
 
     def _work_ended(
         self, host: HostRecord, stimulus: msg.WorkDone | msg.WorkInDoubt | msg.WorkFailed
@@ -769,7 +774,8 @@ class Hosts:
             return [msg.Note("warning", "a host may not have got its work", details), again]
         host.is_sending = False
         host.done_s = self.now.s
-        items = host.sending.popleft()
+        work = host.sending.popleft()
+        items: tuple[Placement | CloseCall, ...] = (*work.placements, *work.closes)
         effects: list[msg.Effect] = []
         if isinstance(stimulus, msg.WorkDone):
             for item in items if host.set_aside else ():
@@ -777,7 +783,9 @@ class Hosts:
         elif len(items) == 1:
             effects.append(self._set_aside(host, items[0], stimulus.error))
         else:  # Send each item alone, so that only the failing ones are set aside.
-            host.sending.extendleft((item,) for item in reversed(items))  # type: ignore[misc]
+            alone = [HostWork(host.name, (item,)) for item in work.placements]
+            alone += [HostWork(host.name, (), (item,)) for item in work.closes]
+            host.sending.extendleft(reversed(alone))
         return [*effects, *self._send_next(host)]
 
     def _set_aside(

@@ -133,6 +133,7 @@ class Waiting:
         self.is_hopeless = False
         """The decision raised an unforeseen error; it is not tried again."""
         self.is_new = True
+        """Whether it was never decided on: a repeat of the decision raises no alarm again."""
 
 
 class Batch(NamedTuple):
@@ -188,8 +189,11 @@ class Coordinator:
         self._at = 0
         """How many of `taken` are decided on."""
         self._is_placing = False
+        """Whether the round's decisions are durable, and what runs nowhere is being placed."""
         self._unread: deque[StoredBatch] = deque()
+        """Batches that were read and are not folded yet."""
         self._folding: deque[Event] = deque()
+        """The durable events that are applied next, of one batch."""
         self.beginning = b""
         """The first bytes of the newest batch that was read or appended."""
         self._folded_hash = b""
@@ -199,8 +203,10 @@ class Coordinator:
         self._is_end = False
         """Whether the log ended behind the batches being folded, by a list, which may lag."""
         self._works: list[HostWork] = []
+        """What hosts have to be sent once the batch that is being folded is applied."""
         self._is_ready = False
         self._retries = False
+        """Whether a timer is set that begins another round."""
         self._watched_move = 0
         """The owner epoch of the move for which a timer was set last."""
         self._now = msg.Moment(0.0, 0)
@@ -462,8 +468,9 @@ class Coordinator:
     def _place_decided(self) -> None:
         """Add the placements that follow from the decisions to the same append.
 
-        Left to `_place`: what is lost with a host, which a draft does not know, and what has
-        waited for room, which could be all partitions.
+        So a claim costs one append, not two. Left to `_place`, once the decisions are durable:
+        what is lost with a host, which a draft does not know, and what has waited for room,
+        which could be all partitions.
         """
         draft = self._draft
         assert draft is not None, "a round has one"
@@ -529,7 +536,8 @@ class Coordinator:
             return self._give_up(error)
         if self._is_placing:
             return self._nothing_placed(error)
-        # The round's own decision may be in the log by now, or another coordinator's.
+        # The round's own append may be in the log, though its answer was lost, or another
+        # coordinator's: what follows from it has still to be placed, and hosts to be started.
         has_moved = self.taken is not None and self._decided_at != self.state.next_position
         for one in self.taken or ():
             if not one.is_hopeless:
@@ -580,7 +588,8 @@ class Coordinator:
                 self.batch = self.doubt_until_s = None
                 return self._looked(found)
             case _:
-                raise AssertionError(f"{step}: a log that is never forgotten, in doubt")
+                # This log is never forgotten, and `_doubt` and `_append_failed` do the rest.
+                raise AssertionError(f"{step} does not follow from an answer or a look")
 
     def _doubt(self, error: RemoteStorageError) -> list[msg.Effect]:
         if self.doubt_until_s is None:
@@ -635,7 +644,7 @@ class Coordinator:
                     return [*effects, msg.Resume()]
                 event = self._folding.popleft()
                 items += _items_of(event)
-                self._works += self.apply(event)
+                self._works += self.fold.apply(event)
             elif self._folded_hash:
                 self.fold.passed(self._folded_hash)
                 self._folded_hash = b""
@@ -653,10 +662,6 @@ class Coordinator:
             return effects + self._place()
         # A list of the log's keys may lag. Only a free next slot proves that the log ends.
         return effects + (self._look() if self._is_end else self._read())
-
-    def apply(self, event: Event) -> list[HostWork]:
-        """Apply a durable event to the state; the work for hosts that follows from it."""
-        return self.fold.apply(event)
 
     def _send_works(self) -> list[msg.Effect]:
         if not self.is_started:

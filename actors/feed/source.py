@@ -105,14 +105,18 @@ class _Subscriber:
         self.proof = _proof_of(*self.held)
         """Whether the log holds these; None: not known yet."""
         self.without_rows = subscription.without_rows
+        """Whether it has no rows, so that only a snapshot helps it."""
         self.floor = max(subscription.floor, subscription.position)
+        """The position before which it must not be sent anything."""
         self.claim = subscription.claim
         self.next_entry: int | None = None
         """The ring's entry that is sent next, counted from the first that was ever added."""
         self.part = 0
+        """The part of that entry that is sent next."""
         self.given = self.held
         """Position and hash up to which it was sent everything, apart from later slices."""
         self.frozen: SegmentRows | None = None
+        """The rows of a snapshot that it is being sent."""
         self.slices: Iterator[Slice] | None = None
         """The slices of `frozen` that are still to be sent."""
         self.is_slice_next = False
@@ -120,7 +124,9 @@ class _Subscriber:
         self.ready_at = -1
         """The position that it has to reach to be ready under the session `ready_under`."""
         self.sent: type[FeedReady | FeedFenced] | None = None
+        """The last news of its claim."""
         self.is_refused = False
+        """Whether it was told that its position is of another history."""
 
 
 class FeedSource:
@@ -164,12 +170,12 @@ class FeedSource:
             state.touched = {}
             self._position, self._chain_hash = state.next_position - 1, state.chain_hash
             self._unhashed = [*state.epochs, *state.strays]
-            self.begin_on()
+            self.hash_more()
 
-    def begin_on(self) -> bool:
-        """Compute the checksum of another part of the state; returns whether that was the last.
+    def hash_more(self) -> None:
+        """Compute the checksum of another part of the state.
 
-        No subscriber is sent anything before that.
+        No subscriber is sent anything before the last part.
         """
         state = self._machine.state
         if self._unhashed and state is not None and not state.is_finished:
@@ -177,11 +183,10 @@ class FeedSource:
             del self._unhashed[-HASHED_AT_ONCE:]
             self._renumber(state, [one for one in some if isinstance(one, int)])
             self._restray(state, [one for one in some if isinstance(one, bytes)])
-        return not self._unhashed
 
     @property
-    def has_begun(self) -> bool:
-        """Whether the checksum of the whole state is computed; see `begin_on`."""
+    def is_hashed(self) -> bool:
+        """Whether the checksum of the whole state is computed; see `hash_more`."""
         return not self._unhashed
 
     def __len__(self) -> int:
@@ -244,7 +249,7 @@ class FeedSource:
         return position, chain_hash
 
     def proven(self, number: int, held: tuple[int, bytes], *, is_held: bool) -> None:
-        """Whether the log holds a subscriber's position and hash has been found out."""
+        """Note whether the log holds `held`, unless the subscriber has another place by now."""
         one = self._subscribers.get(number)
         if one is not None and one.held == held and one.proof is None:
             one.proof = is_held
@@ -281,6 +286,14 @@ class FeedSource:
         return frames
 
     def _next(self, one: _Subscriber, may_begin: Callable[[], bool]) -> Frame | None:
+        # Slices and changes take turns. All slices first would need a ring that holds every
+        # change during the snapshot, or a large partition that is written to would never be
+        # sent whole. It does not matter which of the two brings a row first: for a replica a
+        # change is newer than any slice.
+        #
+        # News of a claim goes before both, at the position up to which the subscriber was sent
+        # everything. Behind them it would wait for the ring's end, where a subscriber of a busy
+        # partition may never be.
         if one.next_entry is None and (frame := self._place(one, may_begin)) is not None:
             return frame
         if one.next_entry is None:
@@ -379,6 +392,8 @@ class FeedSource:
         self._begin()
         for one in self._subscribers.values():
             if one.next_entry is not None:
+                # With half a snapshot it has nothing to go on from. A position that it has
+                # whole has to be found in the log again: the new ring does not know it.
                 one.held = (-1, None) if one.slices is not None else one.given
                 one.proof = _proof_of(*one.held)
                 one.without_rows = False

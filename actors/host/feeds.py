@@ -175,28 +175,28 @@ class _OpenFeed:
         self.source = source
         self._close = close
         self.is_gone = False
-        self._is_beginning = False
+        self._is_hashing = False
         self.fed: dict[FeedSubscriber, None] = {}
         """The subscribers, in the order in which they are woken."""
         self.closing: asyncio.TimerHandle | None = None
         """Set while there is no subscriber."""
 
     def stepped(self) -> None:
-        if not self.source.has_begun:
-            self._begin_on()
+        if not self.source.is_hashed:
+            self._hash_soon()
         for one in self.fed:
             one.wake()
 
-    def _begin_on(self) -> None:
-        """Let the source take up the present state, in bounded steps."""
-        if not self._is_beginning:
-            self._is_beginning = True
-            asyncio.get_running_loop().call_soon(self._begin_some)
+    def _hash_soon(self) -> None:
+        """Let the source compute its checksum, a part in each turn of the loop."""
+        if not self._is_hashing:
+            self._is_hashing = True
+            asyncio.get_running_loop().call_soon(self._hash_some)
 
-    def _begin_some(self) -> None:
-        self._is_beginning = False
+    def _hash_some(self) -> None:
+        self._is_hashing = False
         if not self.is_gone:
-            self.source.begin_on()
+            self.source.hash_more()
             self.stepped()
 
     def drop(self, fed: FeedSubscriber, number: int) -> None:
@@ -243,7 +243,7 @@ class Feeds:
         fed = FeedSubscriber(feed, subscription, wake, self._turns)
         feed.keep()
         feed.fed[fed] = None
-        if not feed.source.has_begun:
+        if not feed.source.is_hashed:
             feed.stepped()
         return fed
 

@@ -95,10 +95,11 @@ POLL_KEYS = 500
 CLOSE_S = 10.0
 """How long a host that closes waits for its partitions to end."""
 
+FORMER_STORE_METHODS = ("create", "update", "get")
+"""Those that only processes of a former release call, which an upgrade meets."""
+
 STORE_METHODS = (
-    "create",
-    "update",
-    "get",
+    *FORMER_STORE_METHODS,
     "get_each",
     "get_like",
     "last_keys",
@@ -107,6 +108,7 @@ STORE_METHODS = (
     "execute_atomically",
     "create_each",
 )
+"""The methods of the store that processes may call which do not write to it themselves."""
 
 _log = ProcessLog("tierledger.host")
 
@@ -259,7 +261,7 @@ class Host:
                     self.spawn(self._judge(self._retentions, shell, reply_to, command))
                 else:
                     self._replies[reply_to] = then
-                    shell.want(msg.CommandArrived(reply_to, command, self._clock.now_ms()))
+                    shell.enqueue(msg.CommandArrived(reply_to, command, self._clock.now_ms()))
             case QueryCall():
                 self._await(reply_to, then, reader)
                 self._query(call, reply_to)
@@ -275,7 +277,7 @@ class Host:
     ) -> None:
         """Let the leader decide on a deletion, once Kafka has said what may be deleted."""
         retention = await retentions.of(shell.topic_id_partition)
-        shell.want(msg.CommandArrived(reply_to, command, self._clock.now_ms(), retention))
+        shell.enqueue(msg.CommandArrived(reply_to, command, self._clock.now_ms(), retention))
 
     def _await(
         self, reply_to: int, then: Callable[[object], None], reader: AnswerReader | None
@@ -423,7 +425,8 @@ class Host:
         reader = PartitionReader(
             self.backend, self.keys, self.serde, self.cluster_id, tip, self._spill
         )
-        # Now, as the follower is told to go once the coordinator has placed both here.
+        # Copied now and not when the load begins: the follower is told to go elsewhere at the
+        # same time. Not taken over: its reads, and the replicas that it feeds, go on meanwhile.
         copied = self.standby(PartitionKey.of(tip)) if begin.role == LEADER else None
         shell = PartitionShell(self, reader, begin.role, machine, begin.life, copied)
         if begin.role == LEADER:

@@ -214,7 +214,7 @@ class HostMachine:
             assert life is not None, "a release of nothing is late"
             is_released = not placement.is_moved
             stop = partition.StopArrived(None, now_ms, is_released=is_released)
-            return self._let_go(life, stop)
+            return self._stop(life, stop)
         if self.is_closing:
             return []  # This process ends; the coordinator will use another host.
         if placement.role == LEADER:
@@ -235,7 +235,7 @@ class HostMachine:
         begin = msg.Begin(life.number, tip, FOLLOWER)
         return [begin, *self._load_next(), msg.Feed(life.number, assigned)]
 
-    def _let_go(self, life: Life, stop: partition.StopArrived) -> list[msg.Effect]:
+    def _stop(self, life: Life, stop: partition.StopArrived) -> list[msg.Effect]:
         feed = msg.Feed(life.number, stop)
         if life.phase in {LifePhase.QUEUED, LifePhase.LOADING}:  # It has accepted no calls.
             return [feed, *self._forget(life)]
@@ -252,7 +252,7 @@ class HostMachine:
         effects: list[msg.Effect] = [partition.ReplyError(one, closed) for one in self.readers]
         self.readers.clear()
         for life in list(self.lives.values()):
-            effects += self._let_go(life, stop)
+            effects += self._stop(life, stop)
         return effects if self.lives else [*effects, msg.Closed()]
 
     # Lives.

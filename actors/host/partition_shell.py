@@ -114,7 +114,9 @@ class PartitionShell:
         self._checkpoints = self._reader.checkpoints
         self._writer = CheckpointWriter(self._checkpoints)
         self._ahead: deque[StoredBatch] = deque()
+        """Batches that were read, and that the machine has not asked for yet."""
         self._ends_ahead = False
+        """Whether the log ended behind them."""
         self._copied = copied
 
     def feed(self, stimulus: msg.Stimulus) -> None:
@@ -128,7 +130,7 @@ class PartitionShell:
         if self.after_step is not None:
             self.after_step()
 
-    def want(self, command: msg.CommandArrived) -> None:
+    def enqueue(self, command: msg.CommandArrived) -> None:
         """Hold `command` until the next commit begins, so that others are decided with it."""
         self.calls += 1
         machine = self.machine

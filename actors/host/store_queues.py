@@ -122,12 +122,12 @@ class Committer:
             self._wake.clear()
             while self._pending or self._holding:
                 await self._gather()
-                taken, self._held = self._held, 0
+                commands, self._held = self._held, 0
                 await self._collect()
                 if self._pending:
                     appends = self._take()
                     await self._commit(appends)
-                    self._expect_again(taken, len(appends))
+                    self._expect_again(commands, len(appends))
 
     def _expect_again(self, answered: int, batches: int) -> None:
         """Set how many commands to wait for: as many as were just answered, and those held."""
@@ -263,6 +263,10 @@ class SlotReader:
 
     async def _found(self, slots: list[PendingSlot]) -> list[msg.Stimulus]:
         """What was found in `slots`, in order. Most are empty, being the ends of logs."""
+        # Where each log ends, and only then what is in the slots before that. An empty slot
+        # alone proves nothing: the slots behind it may be taken, and what stood in it was
+        # forgotten. In the other order a slot that is filled between the two reads would seem
+        # to be such a one.
         lasts = await self._backend.last_keys([folder_of(slot.key) or "" for slot in slots])
         taken = [
             slot.key

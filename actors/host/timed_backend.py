@@ -36,18 +36,6 @@ class TimedBackend(MetadataStorageBackend):
             self._times.note(operation, loop.time() - since_s)
 
     @override
-    async def create(self, key: str, value: bytes) -> None:
-        await self._timed("write", self._backend.create(key, value))
-
-    @override
-    async def update(self, key: str, value: bytes, *, expected: bytes | None = None) -> None:
-        await self._timed("write", self._backend.update(key, value, expected=expected))
-
-    @override
-    async def get(self, key: str) -> bytes | None:
-        return await self._timed("read", self._backend.get(key))
-
-    @override
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
         return await self._timed("read", self._backend.get_each(keys))
 

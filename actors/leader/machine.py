@@ -109,9 +109,12 @@ class Leader(Replaying):
         self._inbox: deque[msg.CommandArrived] = deque([open_command(first)])
         self._queries: list[msg.QueryArrived] = []
         self._has_claimed = False
+        """Whether its session is durable: from then on it answers."""
         self._claims = 0
+        """How often its claim found the slot taken."""
         self._in_flight: InFlight | None = None
         self._probe: list[msg.Effect] | None = None
+        """Replies that wait until the next slot was found free; None: no probe is under way."""
         self._checkpoints = Checkpoints()
         self._is_held = False
         """Whether loading pauses until the checkpoint that is being written is done."""
@@ -366,7 +369,7 @@ class Leader(Replaying):
         if stop is None:
             return True
         if stop.reply_to is None and isinstance(arrived.command, cmd.OpenSession):
-            self._stop = None  # Nobody waits for this stop; a host that closes would.
+            self._stop = None  # The stop of a host that closes has somebody who waits for it.
             return True
         return False
 
@@ -410,7 +413,10 @@ class Leader(Replaying):
                 raise AssertionError("only a refusal leads there")
 
     def _yield(self, flight: InFlight, found: bytes) -> list[msg.Effect]:
-        """Another leader wrote `found` into our slot; or it is our own batch, damaged since."""
+        """Give the slot up, in which `found` is not what we sent.
+
+        It is another leader's batch, or our own that was damaged since.
+        """
         assert self.state is not None, "a leader has loaded its log"
         damage = damage_of(flight.sent.number, found, self._serde, self.state)
         if damage is None:

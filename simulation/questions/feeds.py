@@ -126,7 +126,7 @@ class _Asked:
         """Send up to `limit` frames; returns whether there were as many."""
         if self._number is None:
             self._number = self._source.subscribe(self._replica.subscription())
-        self._source.begin_on()
+        self._source.hash_more()
         frames = self._source.take(self._number, limit)
         if (held := self._source.unproven(self._number)) is not None:
             is_held = held[1] == (held[0] + 1).to_bytes(32, "big")

@@ -132,7 +132,7 @@ class Conversation:
         self._unwritten = 0
         """Calls that were begun, without those whose answers are in written frames."""
         self._has_answers = asyncio.Event()
-        self._has_room = asyncio.Event()
+        self._is_readable = asyncio.Event()
         self._has_read = asyncio.Event()
         self._farewell: asyncio.Future[RemoteStorageError | None] = (
             asyncio.get_running_loop().create_future()
@@ -207,12 +207,12 @@ class Conversation:
         finally:
             self.end(None)  # If a library cancels the task, too.
 
-    # In.
+    # Calls.
 
     async def _read(self) -> None:
         slices = Slices()
         while True:
-            await self._room()
+            await self._until_readable()
             frame = await next_frame(self._context)
             if frame is None:
                 return
@@ -224,17 +224,18 @@ class Conversation:
                 self.heard()
             for message in frame.calls:
                 if self._unwritten >= self._limits.calls_max:
-                    await self._room()
+                    await self._until_readable()
                 self._begin(message)
                 if not self._last_id % CALLS_AT_ONCE:
                     await slices.yield_if_due()
             for number in frame.cancelled:
                 self._cancel(number)
 
-    async def _room(self) -> None:
+    async def _until_readable(self) -> None:
+        """Return once the client has few enough calls without a written answer."""
         while self._unwritten >= self._limits.calls_max:
-            self._has_room.clear()
-            await self._has_room.wait()
+            self._is_readable.clear()
+            await self._is_readable.wait()
 
     def _begin(self, message: pb.Call) -> None:
         # A client whose token is not valid any more gets a farewell in place of answers.
@@ -261,7 +262,7 @@ class Conversation:
         if number in self._open:
             self._note(self._give_up(number), CANCELLED)
             self._unwritten -= 1
-            self._has_room.set()
+            self._is_readable.set()
 
     def _give_up(self, number: int) -> _OpenCall:
         """Drop a call, which the desk answers no more; returns it."""
@@ -283,7 +284,7 @@ class Conversation:
             times_s = (one.begun_s, now_s)
             self._record.traced(one.span, one.message, outcome, times_s, result)
 
-    # Out.
+    # Answers.
 
     def _answered(self, number: int, result: object) -> None:
         one = self._open.pop(number, None)
@@ -331,7 +332,7 @@ class Conversation:
                 self._count(-size)
                 self._has_read.set()
                 self._unwritten -= len(frame.answers)
-                self._has_room.set()
+                self._is_readable.set()
 
     async def _send(self, frame: pb.HostFrame) -> None:
         try:

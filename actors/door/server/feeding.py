@@ -94,7 +94,7 @@ class FeedConversation(Conversation):
             for search in self._searches:
                 search.cancel()
 
-    # In.
+    # Subscriptions.
 
     @override
     async def _read(self) -> None:
@@ -106,7 +106,7 @@ class FeedConversation(Conversation):
             if frame.HasField("greeting") or frame.calls or frame.cancelled:
                 raise InvalidArgument("expected subscriptions only on a stream of Feed")
             for message in frame.subscribed:
-                await self._room()
+                await self._until_readable()
                 self._subscribe(message)
                 await slices.yield_if_due()
             for expected in frame.expected:
@@ -116,10 +116,10 @@ class FeedConversation(Conversation):
                 self._unsubscribe(number)
 
     @override
-    async def _room(self) -> None:
+    async def _until_readable(self) -> None:
         while len(self._ended) + len(self._searches) >= self._limits.calls_max:
-            self._has_room.clear()
-            await self._has_room.wait()
+            self._is_readable.clear()
+            await self._is_readable.wait()
 
     def _subscribe(self, message: pb.Subscribe) -> None:
         identity, number = self._credential.identity(), message.id
@@ -198,7 +198,7 @@ class FeedConversation(Conversation):
 
     def _searched(self, search: asyncio.Task[None]) -> None:
         self._searches.pop(search, None)
-        self._has_room.set()
+        self._is_readable.set()
 
     async def _find(
         self, number: int, subscription: Subscription, error: RemoteStorageError
@@ -214,7 +214,7 @@ class FeedConversation(Conversation):
         if number in self._subscribed:
             self._end_one(number, error, door)
 
-    # Out.
+    # Frames.
 
     @override
     async def _write(self) -> None:
@@ -238,7 +238,7 @@ class FeedConversation(Conversation):
         while self._ended and len(frame.fed) < FRAME_ITEMS:
             number = next(iter(self._ended))
             frame.fed.add(id=number, ended=self._ended.pop(number))
-            self._has_room.set()
+            self._is_readable.set()
         looks = FRAME_ITEMS - len(frame.fed)
         while self._due and size < FRAME_BYTES and looks:
             looks -= 1

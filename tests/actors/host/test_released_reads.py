@@ -1,7 +1,7 @@
 """Reads of partitions that nobody hosts share loads, and only some load at once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -28,17 +28,17 @@ class GatedStore(MemoryBackend):
         self.failing: dict[str, Exception] = {}
 
     @override
-    async def get(self, key: str) -> bytes | None:
-        if key.endswith("/partition"):
-            self.loads.append(key)
+    async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        if keys[0].endswith("/partition"):
+            self.loads.append(keys[0])
             self.reading += 1
             try:
                 await self.gate.wait()
             finally:
                 self.reading -= 1
-        if key in self.failing:
-            raise self.failing[key]
-        return await super().get(key)
+        if keys[0] in self.failing:
+            raise self.failing[keys[0]]
+        return await super().get_each(keys)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """A leader begins with what the follower on its host has, and reads no checkpoint for that."""
 
+from collections.abc import Sequence
+
 import pytest
 from typing_extensions import override
 
@@ -26,9 +28,9 @@ class NotedReads(MemoryBackend):
     looks = 0
 
     @override
-    async def get(self, key: str) -> bytes | None:
-        self.looks += key == CHECKPOINT
-        return await super().get(key)
+    async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        self.looks += CHECKPOINT in keys
+        return await super().get_each(keys)
 
 
 async def filled() -> StoredPartition:
