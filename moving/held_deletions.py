@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from tierledger.actors.calls import STORAGE, PartitionsCall
@@ -49,24 +50,14 @@ async def doomed(
         RemoteStorageError: The service or the brokers do not answer.
     """
     starts = {one.partition: one.earliest for one in await starts_of(brokers)}
-    manager = AsyncRemoteLogMetadataManager(deadline_s=DEADLINE_S)
-    try:
-        await manager.configure(
-            {
-                **settings.storage,
-                "cluster.id": settings.cluster_id,
-                "broker.id": OBSERVER,
-            }
-        )
-        found = []
+    found = []
+    async with _observer(settings) as manager:
         for tip in sorted(await served(connection), key=str):
             name = f"{tip.topic}-{tip.partition}"
             if name in starts:  # Otherwise its topic is deleted.
                 below = await _below(manager, tip, starts[name])
                 found += [_doomed(name, starts[name], below)] if below else []
-        return found
-    finally:
-        await manager.close()
+    return found
 
 
 async def being_deleted(
@@ -77,16 +68,8 @@ async def being_deleted(
     Raises:
         RemoteStorageError: The service does not answer.
     """
-    manager = AsyncRemoteLogMetadataManager(deadline_s=DEADLINE_S)
     lines = []
-    try:
-        await manager.configure(
-            {
-                **settings.storage,
-                "cluster.id": settings.cluster_id,
-                "broker.id": OBSERVER,
-            }
-        )
+    async with _observer(settings) as manager:
         for tip in tips:
             going = [
                 one
@@ -100,9 +83,16 @@ async def being_deleted(
                     f"{tip.topic}-{tip.partition}: {len(going)} segments are being deleted "
                     f"already and are not kept, offsets {low} to {high}"
                 )
-    finally:
-        await manager.close()
     return lines
+
+
+@asynccontextmanager
+async def _observer(settings: ServiceSettings) -> AsyncIterator[AsyncRemoteLogMetadataManager]:
+    async with AsyncRemoteLogMetadataManager(deadline_s=DEADLINE_S) as manager:
+        await manager.configure(
+            {**settings.storage, "cluster.id": settings.cluster_id, "broker.id": OBSERVER}
+        )
+        yield manager
 
 
 async def _rows(

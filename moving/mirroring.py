@@ -67,6 +67,7 @@ MIRROR = "tierledger-mirror"
 """The `transactional.id` of all mirrors into a cluster, by which brokers fence old ones."""
 
 _BARRED = TopicIdPartition(NO_TOPIC, 0, MIRROR)
+"""A partition that no broker hosts."""
 FENCE = encode(
     RemoteLogSegmentMetadataUpdate(
         RemoteLogSegmentId(_BARRED, NO_TOPIC),
@@ -75,15 +76,15 @@ FENCE = encode(
         broker_id=0,
     )
 )
-"""A record of a partition that no broker hosts, so Kafka's own manager ignores it."""
+"""A record of `_BARRED`, which Kafka's own manager ignores."""
 
 
 NO_TIME = -1
 """The time of a record that tells none."""
 
 
-def named(event: MirroredFrom, value: bytes, time_ms: int = NO_TIME) -> dict[str, Any]:
-    """Header, key and time of a record with `value`.
+def sent_as(event: MirroredFrom, value: bytes, time_ms: int = NO_TIME) -> dict[str, Any]:
+    """Key, header and time with which a record with `value` is sent.
 
     Brokers refuse a time that is more than an hour ahead of theirs, so a record has that of the
     broker whose event it is, or none: never one that only a clock of ours has shown.
@@ -350,6 +351,7 @@ class Mirror:
 
     async def _send(self, tip: TopicIdPartition, records: list[tuple[int, int, bytes]]) -> None:
         if records and await self._fence_once(self._place(*_key(tip))):
+            # An earlier mirror may have written some of them before the fence.
             known = self._positions.get(_key(tip), -1)
             records = [one for one in records if one[0] > known]
         await self._produce(tip, records)
@@ -368,7 +370,7 @@ class Mirror:
                     METADATA_TOPIC,
                     value,
                     partition=self._place(*_key(tip)),
-                    **named(MirroredFrom.of(tip, position), value, time_ms),
+                    **sent_as(MirroredFrom.of(tip, position), value, time_ms),
                 )
                 for position, time_ms, value in records
             ]
@@ -379,21 +381,20 @@ class Mirror:
             self.mirrored += len(records)
 
     async def _fence_once(self, where: int) -> bool:
-        """Fence earlier mirrors from a metadata partition; false if that was done before."""
+        """Fence earlier mirrors from a metadata partition, then read what they had written.
+
+        False if that was done before.
+        """
         if where in self._fenced:
             return False
-        await self._fence(where)
-        return True
-
-    async def _fence(self, where: int) -> None:
-        """Fence earlier mirrors from a metadata partition, then read what they had written."""
         async with answering(self._brokers):
             written = await self._producer.send(
-                METADATA_TOPIC, FENCE, partition=where, **named(NO_EVENT, FENCE)
+                METADATA_TOPIC, FENCE, partition=where, **sent_as(NO_EVENT, FENCE)
             )
             await written
         self._fenced.add(where)
         await self._read()
+        return True
 
 
 def _key(tip: TopicIdPartition) -> Key:

@@ -360,39 +360,45 @@ class Procedure:
         ):
             return [ReadStatus() if is_written else Compare(is_all=False, is_again=True)]
         self._differences, self._comparisons = None, 0
-        lines: list[Effect] = [PrintLine(one) for one in differences]
         named = compared.segments
         accepted = tuple(sorted({named[one] for one in differences if one in named}))
+        return [*map(PrintLine, differences), *self._go_on_with(differences, accepted)]
+
+    def _go_on_with(
+        self, differences: tuple[str, ...], accepted: tuple[bytes, ...]
+    ) -> list[Effect]:
+        """Take the move's next step with these differences, or end it because of them."""
+        is_written = self.phase is MovePhase.COMPARING
         refused = self._refused(differences, len(accepted))
         if refused is not None:
-            if is_written:
-                return [*lines, *self._end(f"{refused}; {AS_BEFORE}")]
-            return [*lines, *self._give_back(refused)]
-        if is_written:
-            counts = f"these differences are accepted: {WHAT_COUNTS[self._to]} from now on"
-            lines.append(PrintLine(counts if lines else SAME))
-            if self._is_rehearsal:
-                return [*lines, *self._end(None)]
-            self.phase = MovePhase.BEGINNING
+            return (
+                self._end(f"{refused}; {AS_BEFORE}") if is_written else self._give_back(refused)
+            )
+        if not is_written:
+            assert self.owner_epoch is not None, "it has begun"
+            self.phase = MovePhase.REPEATING
             wish = Handover(
                 Owner.MOVING,
-                self._from,
+                Owner.MOVING,
                 self._to,
-                give_up_after_ms=self._give_up_after_ms,
-                accepted=accepted,
+                self.owner_epoch,
+                self._give_up_after_ms,
+                accepted,
             )
-            return [*lines, ChangeOwner(wish)]
-        assert self.owner_epoch is not None, "it has begun"
-        self.phase = MovePhase.REPEATING
+            return [ChangeOwner(wish)]
+        counts = f"these differences are accepted: {WHAT_COUNTS[self._to]} from now on"
+        told = PrintLine(counts if differences else SAME)
+        if self._is_rehearsal:
+            return [told, *self._end(None)]
+        self.phase = MovePhase.BEGINNING
         wish = Handover(
             Owner.MOVING,
-            Owner.MOVING,
+            self._from,
             self._to,
-            self.owner_epoch,
-            self._give_up_after_ms,
-            accepted,
+            give_up_after_ms=self._give_up_after_ms,
+            accepted=accepted,
         )
-        return [*lines, ChangeOwner(wish)]
+        return [told, ChangeOwner(wish)]
 
     def _refused(self, differences: tuple[str, ...], segments: int) -> str | None:
         """Why these differences end the move; None if they do not."""

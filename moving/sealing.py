@@ -16,7 +16,7 @@ from aiokafka.errors import TopicAlreadyExistsError, for_code  # type: ignore[im
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.kafka.metadata_partition import METADATA_PARTITIONS
 from tierledger.events.kafka.seal import SEAL, is_seal
-from tierledger.moving.mirroring import NO_EVENT, named, producer_of
+from tierledger.moving.mirroring import NO_EVENT, producer_of, sent_as
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import (
     Admin,
@@ -57,7 +57,7 @@ async def seal(brokers: KafkaBrokers) -> int:
         numbers = await partitions_of(brokers, METADATA_TOPIC)
     async with producer_of(brokers) as producer, answering(brokers):
         sent = [
-            await producer.send(METADATA_TOPIC, SEAL, partition=one, **named(NO_EVENT, SEAL))
+            await producer.send(METADATA_TOPIC, SEAL, partition=one, **sent_as(NO_EVENT, SEAL))
             for one in numbers
             if one not in sealed
         ]
