@@ -62,9 +62,11 @@ class Driver:
         self._strict = strict
         self._churn = list(churn)
         self._progress = progress
-        self._managers: dict[int, AsyncRemoteLogMetadataManager] = {}  # All are configured.
-        self._meeting = asyncio.Lock()
+        self._managers: dict[int, AsyncRemoteLogMetadataManager] = {}
+        """By broker; all of them are configured."""
+        self._making_manager = asyncio.Lock()
         self._leaders: dict[TopicIdPartition, int] = {}
+        """The broker that leads each partition; none of one that was stopped."""
         self._locks: dict[TopicIdPartition, asyncio.Lock] = {
             part.topic_id_partition: asyncio.Lock() for part in trace.partitions
         }
@@ -232,7 +234,7 @@ class Driver:
 
     async def _manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
         # Partitions that meet a new broker at once wait for its one manager.
-        async with self._meeting:
+        async with self._making_manager:
             manager = self._managers.get(broker_id)
             if manager is None:
                 manager = self._service.manager(DEADLINE_S)

@@ -364,29 +364,29 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
     process = counts.get("process") or coordinator.get("hosts", {}).get(name)
     waiting = [one["waiting"] for one in host.partitions]
     return HostStatus(
-        name,
-        host.address,
-        host.counts is not None,
-        process,
-        counts.get("pid"),
-        node_of(process or ""),
-        counts.get("leaders"),
-        counts.get("followers"),
-        counts.get("commits"),
-        counts.get("batches"),
-        None if host.counts is None else max(waiting, default=0),
-        dict(counts.get("alarms", {})),
-        coordinator.get("placed", {}).get(name),
-        coordinator.get("heard_ms_ago", {}).get(name),
-        host.silence,
-        counts.get("door"),
-        dict(counts.get("feeds", {})),
-        dict(counts.get("held_back", {})),
-        counts.get("conditions", ()),
-        counts.get("checkpointed_ms"),
-        dict(counts.get("store_times", {})),
-        dict(counts.get("door_times", {})),
-        counts.get("release"),
+        name=name,
+        address=host.address,
+        is_up=host.counts is not None,
+        process=process,
+        pid=counts.get("pid"),
+        node=node_of(process or ""),
+        leaders=counts.get("leaders"),
+        followers=counts.get("followers"),
+        commits=counts.get("commits"),
+        batches=counts.get("batches"),
+        waiting_max=None if host.counts is None else max(waiting, default=0),
+        alarms=dict(counts.get("alarms", {})),
+        placed=coordinator.get("placed", {}).get(name),
+        heard_ms_ago=coordinator.get("heard_ms_ago", {}).get(name),
+        silence=host.silence,
+        door=counts.get("door"),
+        feeds=dict(counts.get("feeds", {})),
+        held_back=dict(counts.get("held_back", {})),
+        conditions=counts.get("conditions", ()),
+        checkpointed_ms=counts.get("checkpointed_ms"),
+        store_times=dict(counts.get("store_times", {})),
+        door_times=dict(counts.get("door_times", {})),
+        release=counts.get("release"),
     )
 
 
@@ -428,13 +428,13 @@ def _served(row: tuple[str, Mapping[str, Any]], head: int | None) -> ServedStatu
     host, report = row
     lag = None if head is None else max(0, head - report["position"])
     return ServedStatus(
-        host,
-        report["phase"],
-        report["position"],
-        lag,
-        report["reason"],
-        report["remote_log_bytes"],
-        report["copying_bytes"],
+        host=host,
+        phase=report["phase"],
+        position=report["position"],
+        lag_events=lag,
+        reason=report["reason"],
+        remote_log_bytes=report["remote_log_bytes"],
+        copying_bytes=report["copying_bytes"],
     )
 
 

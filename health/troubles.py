@@ -82,8 +82,10 @@ class Trouble(NamedTuple):
 
 _ASK_VERIFY = "run `tierledger verify`, which shows the place, and see the host's log"
 
+NO_SERVICE = "no-service"
+
 KINDS = {
-    "no-service": TroubleKind(
+    NO_SERVICE: TroubleKind(
         Severity.CRITICAL,
         "no service runs on the store",
         "start it with `tierledger serve`",
@@ -340,9 +342,6 @@ def troubles_of(status: ServiceStatus) -> list[Trouble]:
     for partition in status.partitions:
         found += _of_partition(partition)
     return sorted(found, key=_urgency)
-
-
-NO_SERVICE = "no-service"
 
 
 def no_service(cluster: str, closed: str | None = None) -> Trouble:

@@ -158,7 +158,9 @@ class CopyTask:
         self._dangling = DanglingCopies(deletions, self._settings.dangling_copy_grace_ms)
         self._folder = log.segments()[0].log_file.parent
         self._is_start_known = False
+        """Whether the local log has been told where the remote one starts."""
         self._copied: OffsetAndEpoch | None = None
+        """The end of the last finished copy; None: the metadata has to be asked for it."""
         self._running: set[RemoteLogSegmentId] = set()
         self.stop_reason: str | None = None
         """Why the task stopped; none while it may run."""
@@ -277,7 +279,7 @@ class CopyTask:
     def _due(
         self, candidates: Sequence[LocalSegment], segments: Sequence[LocalSegment]
     ) -> Sequence[LocalSegment]:
-        """The candidates that the copy lag lets go; the metrics tell what it keeps."""
+        """The candidates that the copy lag allows; the metrics tell what it keeps."""
         at = segments.index(candidates[0]) if candidates else len(segments)
         now_ms = self._deletions.clock.now_ms()
         number = self.copy_lag.due(segments[at:], len(candidates), now_ms)

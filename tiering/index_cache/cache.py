@@ -325,6 +325,7 @@ class RemoteIndexCache:
         self._recount()
 
     def _named(self, temporary: Path, key: CacheKey) -> bool:
+        """Give a written file the segment's name; whether that succeeded."""
         try:
             self._files.keep(temporary, key)
         except OSError as error:
@@ -370,6 +371,7 @@ class RemoteIndexCache:
         return is_known
 
     def _drop(self, segment_id: bytes) -> None:
+        """Drop entry and file of a segment that has left the queue."""
         slot = self._slots.pop(segment_id)
         if slot.has_file:
             self._cleaner.give_up(slot.key)

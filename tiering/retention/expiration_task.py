@@ -121,7 +121,7 @@ class ExpirationTask:
         self._being_copied = being_copied
         self._failed: set[RemoteLogSegmentId] = set()
         self._outside: tuple[object, int] | None = None
-        """A lineage, and the bytes of the finished segments outside it."""
+        """A lineage, and the bytes of the finished segments outside it: see `_excess`."""
         self._is_cancelled = False
 
     def cancel(self) -> None:
@@ -279,6 +279,7 @@ class ExpirationTask:
         return closing(self._store.list_remote_log_segments(self._tip, epoch))
 
     def _ends(self, plan: _Plan) -> bool:
+        """Whether the search ends here; the plan notes it if it is full."""
         plan.is_full = len(plan.due) >= SEGMENTS_PER_RUN_MAX
         return plan.is_full or self._is_cancelled
 
