@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -75,7 +77,8 @@ def confirm(question: str) -> None:
     from tierledger.events.errors import InvalidArgument
 
     try:
-        typer.confirm(escaped(question), abort=True, err=True)
+        with _ended_by_ctrl_c():
+            typer.confirm(escaped(question), abort=True, err=True)
     except typer.Abort as error:
         if not isinstance(error.__context__, EOFError):
             raise
@@ -83,6 +86,23 @@ def confirm(question: str) -> None:
         raise InvalidArgument(
             "nobody could be asked, as standard input has ended: expected --yes"
         ) from None
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Meanwhile Ctrl-C raises `KeyboardInterrupt` at once, in an event loop, too.
+
+    A loop's own handler cancels the command's task, which learns of that at its next `await`:
+    not while it waits for an answer.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Signals are handled in the main thread.
+        return
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def print_note(message: str) -> None:

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import Result
 
 from tests.models.cli.command_line import EMPTY, ORDERS, refused, run, write
+from tests.models.cli.terminal import on_terminal
 from tests.models.storage.stored_partitions import TRACES, StoredPartition, import_trace
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.conformance.trace import read_records
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backend import Put
@@ -200,3 +202,10 @@ def test_a_store_that_is_not_there_is_not_made_to_forget_something_in_it(
     refused(run(missing, "forget", "orders", "1", "--yes"), f"no such store: {missing}")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_at_a_question_ends_the_command(store: Path) -> None:
+    shown = on_terminal("forget", EMPTY, 0, columns=80, store=store, typed="\x03")
+
+    assert shown.status == ExitStatus.INTERRUPTED, shown.raw
+    assert run(store, "describe", EMPTY).exit_code == 0, "nothing was forgotten"

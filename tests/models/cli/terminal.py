@@ -4,11 +4,18 @@ import fcntl
 import os
 import pty
 import re
+import select
+import signal
 import struct
 import sys
 import termios
 from contextlib import suppress
 from typing import NamedTuple
+
+PROMPT = b"[y/N]: "
+
+SILENT_S = 30
+"""A command that shows nothing for so long is killed."""
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -22,10 +29,12 @@ class Shown(NamedTuple):
     status: int
 
 
-def on_terminal(*argv: object, columns: int, store: object, **more: str) -> Shown:
+def on_terminal(
+    *argv: object, columns: int, store: object, typed: str = "", **more: str
+) -> Shown:
     """Run the command on a terminal that is `columns` wide and has 40 lines.
 
-    `more`: further variables of its environment.
+    `typed` is typed at its prompt; `more`: further variables of its environment.
     """
     child, terminal = pty.fork()
     if child == 0:
@@ -38,8 +47,13 @@ def on_terminal(*argv: object, columns: int, store: object, **more: str) -> Show
         os.execve(sys.executable, command, environment)
     seen = bytearray()
     with suppress(OSError):  # So a terminal ends whose last process has gone.
-        while part := os.read(terminal, 65536):
-            seen += part
+        while True:
+            if not select.select([terminal], [], [], SILENT_S)[0]:
+                os.kill(child, signal.SIGKILL)  # It waits for somebody.
+            seen += os.read(terminal, 65536)
+            if typed and PROMPT in seen:
+                os.write(terminal, typed.encode())
+                typed = ""
     os.close(terminal)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     raw = seen.decode()
