@@ -28,6 +28,7 @@ from tierledger.cli.dashed_ids import CommandOfIds
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import command_input
+from tierledger.cli.handlers import handler_of
 from tierledger.cli.loading import loading
 from tierledger.cli.log_setup import flush_log
 from tierledger.cli.output import print_error
@@ -223,7 +224,7 @@ def program(names: Sequence[str] = ()) -> typer.Typer:
     some = [name for name in names if name in COMMANDS or name in GROUPS]
     for name, place in COMMANDS.items():
         if not some or name in some:
-            app.command(name, cls=CommandOfIds)(_loaded(place))
+            app.command(name, cls=CommandOfIds)(handler_of(_loaded(place)))
     for name, place in GROUPS.items():
         if not some or name in some:
             app.add_typer(_loaded(place)(), name=name)

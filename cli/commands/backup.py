@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.backup_place import PLACES, backup_files
-from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.handlers import group_of
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import (
     ClusterOption,
@@ -27,7 +26,7 @@ from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import count_text, many, size_text
 
 if TYPE_CHECKING:
-    from tierledger.storage.backup.backup import MadeBackup, PrunedBackups, VerifiedBackup
+    from tierledger.storage.backup.backup import VerifiedBackup
     from tierledger.storage.backup.files import Backup, BackupFiles, BackupName
 
 ToArgument = Annotated[
@@ -52,22 +51,20 @@ def _keep(which: str) -> Any:  # noqa: ANN401 - As typer has it.
 
 
 def backup_group() -> typer.Typer:
-    group = typer.Typer(
-        cls=CommandsWithExamples,
-        help="Back up a store, and restore it into another of any kind. A backup is made while "
-        "the service runs.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    return group_of(
+        "Back up a store, and restore it into another of any kind. A backup is made while the "
+        "service runs.",
+        {
+            "make": make_backup,
+            "ls": list_backups,
+            "verify": verify_backups,
+            "restore": restore_backup,
+            "prune": prune_backups,
+        },
     )
-    group.command("make")(make_backup)
-    group.command("ls")(list_backups)
-    group.command("verify")(verify_backups)
-    group.command("restore")(restore_backup)
-    group.command("prune")(prune_backups)
-    return group
 
 
-def make_backup(
+async def make_backup(
     to: ToArgument,
     store: StoreOption = None,
     cluster: ClusterOption = None,
@@ -78,7 +75,12 @@ def make_backup(
     A service may be running: the store is only read. Exit 3: some logs are damaged; the backup
     has what is before the damage, and they are named.
     """
-    made = asyncio.run(_make(StoreOptions(store, cluster), backup_files(to)))
+    from tierledger.storage.backup.backup import make
+
+    files = backup_files(to)
+    async with opened_catalog(StoreOptions(store, cluster)) as catalog:
+        with progress("batches backed up") as on_batches:
+            made = await make(files, catalog, WallClock().now_ms(), on_batches)
     backup = made.backup
     if json:
         print_json(
@@ -93,9 +95,10 @@ def make_backup(
     _tell_damaged(backup)
 
 
-def list_backups(from_: FromArgument, json: JsonOption = False) -> None:
+async def list_backups(from_: FromArgument, json: JsonOption = False) -> None:
     """List the backups in FROM, oldest first."""
-    found = asyncio.run(_listed(backup_files(from_)))
+    files = backup_files(from_)
+    found = [(name, await files.backup(name)) for name in await files.backups()]
     if json:
         for name, backup in found:
             print_json(_plain(name, backup))
@@ -115,12 +118,12 @@ def list_backups(from_: FromArgument, json: JsonOption = False) -> None:
         print_note(f"there is no backup in {from_}")
 
 
-def verify_backups(from_: FromArgument, json: JsonOption = False) -> None:
+async def verify_backups(from_: FromArgument, json: JsonOption = False) -> None:
     """Read all files of all backups in FROM, and verify that each can be restored.
 
     Exit 1: one cannot; what is wrong is named.
     """
-    found = asyncio.run(_verified(backup_files(from_)))
+    found = await _verified(backup_files(from_))
     for one in found:
         _print_verified(one, json)
     if not found:
@@ -129,7 +132,7 @@ def verify_backups(from_: FromArgument, json: JsonOption = False) -> None:
         raise typer.Exit(ExitStatus.FOUND)
 
 
-def restore_backup(
+async def restore_backup(
     from_: FromArgument,
     as_of: Annotated[
         str | None,
@@ -150,9 +153,7 @@ def restore_backup(
     docs/backup.md. Exit 3: some logs were damaged when the backup was made.
     """
     as_of_ms = None if as_of is None else parse_time_ms(as_of, "--as-of")
-    name, backup = asyncio.run(
-        _restore(backup_files(from_), as_of_ms, StoreOptions(store, cluster))
-    )
+    name, backup = await _restore(backup_files(from_), as_of_ms, store, cluster)
     if json:
         print_json(_plain(name, backup))
     else:
@@ -164,7 +165,7 @@ def restore_backup(
     _tell_damaged(backup)
 
 
-def prune_backups(
+async def prune_backups(
     to: Annotated[str, typer.Argument(metavar="TO", help=f"Where the backups are: {PLACES}.")],
     keep_last: Annotated[int, _keep("the newest N")] = 0,
     keep_hourly: Annotated[int, _keep("the last of each of N hours that have one")] = 0,
@@ -190,11 +191,16 @@ def prune_backups(
     `make` may be running. Events that a kept backup has stay, so what is freed are the files
     that tell of a backup, and what killed commands have left.
     """
+    from tierledger.storage.backup.backup import prune
+    from tierledger.storage.backup.keeping import KeepRules
+
     within_ms = 0 if keep_within is None else duration_ms(keep_within, "--keep-within")
     counts = keep_last, keep_hourly, keep_daily, keep_weekly, keep_monthly, keep_yearly
     if not within_ms and not any(counts):
         raise InvalidArgument("expected what to keep, such as --keep-last 10 --keep-daily 30")
-    pruned = asyncio.run(_prune(backup_files(to), (*counts, within_ms), is_dry=dry_run))
+    files, rules = backup_files(to), KeepRules(*counts, within_ms)
+    with progress("parts read", await _parts_in(files)) as on_parts:
+        pruned = await prune(files, rules, on_parts, is_dry=dry_run)
     names = sorted((*pruned.kept, *pruned.removed))
     verb = "would be removed" if dry_run else "removed"
     if json:
@@ -219,14 +225,6 @@ def prune_backups(
     )
 
 
-async def _prune(files: BackupFiles, rules: tuple[int, ...], *, is_dry: bool) -> PrunedBackups:
-    from tierledger.storage.backup.backup import prune
-    from tierledger.storage.backup.keeping import KeepRules
-
-    with progress("parts read", await _parts_in(files)) as on_parts:
-        return await prune(files, KeepRules(*rules), on_parts, is_dry=is_dry)
-
-
 async def _parts_in(files: BackupFiles) -> int | None:
     """How many parts there are; None if the newest backup cannot be read."""
     newest = (await files.index()).newest
@@ -238,18 +236,6 @@ async def _parts_in(files: BackupFiles) -> int | None:
 
 def _named(name: BackupName, more: dict[str, object]) -> dict[str, object]:
     return {"backup": name.number, "made": time_text(name.made_s * 1000), **more}
-
-
-async def _make(options: StoreOptions, files: BackupFiles) -> MadeBackup:
-    from tierledger.storage.backup.backup import make
-
-    async with opened_catalog(options) as catalog:
-        with progress("batches backed up") as on_batches:
-            return await make(files, catalog, WallClock().now_ms(), on_batches)
-
-
-async def _listed(files: BackupFiles) -> list[tuple[BackupName, Backup]]:
-    return [(name, await files.backup(name)) for name in await files.backups()]
 
 
 async def _verified(files: BackupFiles) -> list[VerifiedBackup]:
@@ -266,13 +252,13 @@ async def _verified(files: BackupFiles) -> list[VerifiedBackup]:
 
 
 async def _restore(
-    files: BackupFiles, as_of_ms: int | None, options: StoreOptions
+    files: BackupFiles, as_of_ms: int | None, store: str | None, named: str | None
 ) -> tuple[BackupName, Backup]:
     from tierledger.storage.backup.backup import restore
     from tierledger.storage.connector import load_connector, load_serde
     from tierledger.storage.transfer.logs import ClusterLogs
 
-    config, cluster = store_config(options.store), cluster_setting(options.cluster)
+    config, cluster = store_config(store), cluster_setting(named)
     name = await files.chosen(as_of_ms)
     backup = await files.backup(name)
     if cluster not in {None, backup.cluster}:

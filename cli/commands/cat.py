@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from contextlib import asynccontextmanager
@@ -117,7 +116,6 @@ class Wanted(NamedTuple):
     max_records: int | None
     isolation: str
     format: str
-    with_deleted: bool = False
 
     def check(self) -> None:
         """Refuse options that contradict each other, before anything is opened."""
@@ -140,7 +138,7 @@ class Wanted(NamedTuple):
             raise InvalidArgument("--max-records: --format raw prints whole batches")
 
 
-def cat(
+async def cat(
     topic: TopicArgument,
     partition: PartitionArgument,
     tier: TierOption,
@@ -156,32 +154,24 @@ def cat(
     cluster: ClusterOption = None,
 ) -> None:
     """Print a partition's records from the remote tier, without any broker."""
-    since_ms = None
-    if from_timestamp is not None:
-        number, time_ms = number_or_time(from_timestamp, "--from-timestamp", "ms")
-        since_ms = number if time_ms is None else time_ms
-    wanted = Wanted(from_offset, since_ms, to_offset, max_records, isolation, format, deleted)
-    wanted.check()
-    log_to_stderr()
-    options = StoreOptions(store, cluster)
-    asyncio.run(_cat(options, (topic, partition), (tier, cache), wanted))
-
-
-async def _cat(
-    options: StoreOptions,
-    where: tuple[str, int],
-    places: tuple[str, Path | None],
-    wanted: Wanted,
-) -> None:
     from tierledger.tiering.layouts.tier_url import open_tier
     from tierledger.tiering.reader.reader import RemoteLogReader
     from tierledger.tiering.stored_metadata import StoredMetadata
 
-    tier, cache = places
-    async with opened_catalog(options) as catalog, open_tier(tier, tier_options()) as storage:
-        tip = await found_partition(catalog, *where)
+    since_ms = None
+    if from_timestamp is not None:
+        number, time_ms = number_or_time(from_timestamp, "--from-timestamp", "ms")
+        since_ms = number if time_ms is None else time_ms
+    wanted = Wanted(from_offset, since_ms, to_offset, max_records, isolation, format)
+    wanted.check()
+    log_to_stderr()
+    async with (
+        opened_catalog(StoreOptions(store, cluster)) as catalog,
+        open_tier(tier, tier_options()) as storage,
+    ):
+        tip = await found_partition(catalog, topic, partition)
         async with _opened_cache(cache, storage) as indexes:
-            metadata = StoredMetadata(catalog.reader, with_deleted=wanted.with_deleted)
+            metadata = StoredMetadata(catalog.reader, with_deleted=deleted)
             reader = RemoteLogReader(metadata, storage, tip, indexes)
             try:
                 written, lost = await _print(reader, tip, wanted)
@@ -195,8 +185,7 @@ async def _cat(
                     "tierledger scrub tells what is damaged there"
                 )
                 raise
-        is_nothing = not (written or lost or wanted.with_deleted)
-        if is_nothing and (kept := await _kept(catalog, tip)):
+        if not (written or lost or deleted) and (kept := await _kept(catalog, tip)):
             print_note(kept_text(kept))
     for one in lost:
         print_note(f"left out: {one.error}")

@@ -11,8 +11,8 @@ import typer
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.jobs.job import Job
-from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.handlers import group_of
 from tierledger.cli.options import (
     ClusterOption,
     ColumnsOption,
@@ -37,17 +37,11 @@ LIST_COLUMNS = ("file", "rows", "used", "logs", "bytes")
 
 
 def columns_group() -> typer.Typer:
-    group = typer.Typer(
-        cls=CommandsWithExamples,
-        help="Keep the events of all logs as columns in Parquet files: tables are then read "
-        "from there, and only newer events from the logs. No service is needed.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    return group_of(
+        "Keep the events of all logs as columns in Parquet files: tables are then read from "
+        "there, and only newer events from the logs. No service is needed.",
+        {"write": write_columns, "ls": list_columns, "drop": drop_columns},
     )
-    group.command("write")(write_columns)
-    group.command("ls")(list_columns)
-    group.command("drop")(drop_columns)
-    return group
 
 
 def write_columns(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from tierledger.storage.partition.reader import PartitionReader
 
 
-def export(
+async def export(
     out: Annotated[
         Path,
         typer.Argument(
@@ -48,29 +47,14 @@ def export(
     The file appears under its name when it is complete. Exit 3: some logs are damaged; their
     partitions are named and left out.
     """
-    require_place(out, overwrite=overwrite)
-    options = StoreOptions(store, cluster)
-    exporting = _export(options, out, metadata_partitions, overwrite=overwrite)
-    count, damaged = asyncio.run(exporting)
-    if json:
-        print_json({"records": count, "out": str(out), "damaged": damaged})
-    else:
-        print(f"{count} records in {escaped(str(out))}")
-    if damaged:
-        raise typer.Exit(ExitStatus.PARTLY)
-
-
-async def _export(
-    options: StoreOptions, out: Path, metadata_partitions: int, *, overwrite: bool
-) -> tuple[int, list[str]]:
-    """Returns how many records were written, and which partitions were left out."""
     from tierledger.storage.kafka_export import exported_records
     from tierledger.storage.partition.verification import FindingKind, verify
 
+    require_place(out, overwrite=overwrite)
     count = 0
     damaged: list[str] = []
     readers: list[PartitionReader] = []
-    async with opened_catalog(options) as catalog:
+    async with opened_catalog(StoreOptions(store, cluster)) as catalog:
         async for entry in catalog.partitions():
             if entry.is_forgotten:
                 continue
@@ -91,4 +75,9 @@ async def _export(
                 lines.write(record.json_line().encode("ascii"))
                 on_records(1)
                 count += 1
-    return count, damaged
+    if json:
+        print_json({"records": count, "out": str(out), "damaged": damaged})
+    else:
+        print(f"{count} records in {escaped(str(out))}")
+    if damaged:
+        raise typer.Exit(ExitStatus.PARTLY)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,26 +30,12 @@ if TYPE_CHECKING:
 
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.events.partition.state import PartitionState
     from tierledger.pipeline.column_files.place import ColumnPlace
     from tierledger.storage.catalog import Catalog
 
 
-class _Wanted(NamedTuple):
-    """What is to become of segments that are left, and how the command asks."""
-
-    tier: str | None
-    leaves_data: bool
-    tries: bool
-    yes: bool
-    json: bool
-    columns: str | None
-
-    @property
-    def takes_segments(self) -> bool:
-        return self.tier is not None or self.leaves_data
-
-
-def forget(
+async def forget(
     topic: TopicArgument,
     partition: PartitionArgument,
     tier: Annotated[
@@ -86,64 +71,70 @@ def forget(
     keeps the position of the log's end, so that the partition can go on from there. Column
     files with its events are removed; tierledger columns write makes the others' anew.
     """
-    if tier is not None and leave_data:
-        raise InvalidArgument("expected --tier or --leave-data, got both")
-    wanted = _Wanted(tier, leave_data, dry_run, yes, json, columns)
-    asyncio.run(_forget(StoreOptions(store, cluster), (topic, partition), wanted))
-
-
-async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted) -> None:
     from tierledger.cli.service_settings import note_writer
     from tierledger.events.partition.answers import metadata_of
     from tierledger.pipeline.column_files.locate import column_place
     from tierledger.storage.partition.forgetting import forget as forget_partition
-    from tierledger.storage.partition.forgetting import (
-        refuse_kept,
-        refuse_led,
-        refuse_unless_empty,
-    )
 
-    place = column_place(columns_config(options.store, wanted.columns))
-    async with opened_catalog(options, read_only=wanted.tries) as catalog:
-        tip = await found_partition(catalog, *where)
+    if tier is not None and leave_data:
+        raise InvalidArgument("expected --tier or --leave-data, got both")
+    takes_segments = tier is not None or leave_data
+    place, keys = column_place(columns_config(store, columns)), 0
+    async with opened_catalog(StoreOptions(store, cluster), read_only=dry_run) as catalog:
+        tip = await found_partition(catalog, topic, partition)
         reader = catalog.reader(tip)
         state, _ = await reader.state()
         print_notes(reader)
-        refuse_led(state)
-        refuse_kept(state)
-        if wanted.takes_segments:
-            await _refuse_hosted(catalog, tip)
-        else:
-            try:
-                refuse_unless_empty(state)
-            except RejectedError as error:
-                hint = "--tier or --leave-data removes them, too"
-                raise RejectedError(f"{error}: {hint}") from None
+        await _refuse_needed(catalog, state, takes_segments=takes_segments)
         segments = [metadata_of(tip, row) for row in state.rows]
-        keys = 0
-        if wanted.tries:
-            await note_writer(StoreOptions(options.store, catalog.cluster_id))
+        what = _text(tip, state.next_position, segments, leaves_data=leave_data)
+        if dry_run:
+            await note_writer(StoreOptions(store, catalog.cluster_id))
         else:
-            if not wanted.yes:
-                what = _text(tip, state.next_position, segments, wanted)
+            if not yes:
                 confirm(f"Forget {what}?")
-            if wanted.tier is not None:
-                await _delete_data(wanted.tier, segments)
-            keys = await forget_partition(reader, segments_too=wanted.takes_segments)
+            if tier is not None:
+                await _delete_data(tier, segments)
+            keys = await forget_partition(reader, segments_too=takes_segments)
             _drop_columns(place, catalog, tip)
-    if wanted.json:
+    if json:
         print_json(
             {
                 "forgotten": str(tip),
                 "events": state.next_position,
                 "keys": keys,
                 "segments": [str(one.remote_log_segment_id.id) for one in segments],
-                "dry_run": wanted.tries,
+                "dry_run": dry_run,
             }
         )
     else:
-        done = "would forget" if wanted.tries else "forgot"
-        print_result(f"{done} {_text(tip, state.next_position, segments, wanted)}")
+        print_result(f"{'would forget' if dry_run else 'forgot'} {what}")
+
+
+async def _refuse_needed(
+    catalog: Catalog, state: PartitionState, *, takes_segments: bool
+) -> None:
+    """Check that nobody needs the log any more, nor the segments that it takes with it.
+
+    Raises:
+        RejectedError: Somebody does.
+    """
+    from tierledger.storage.partition.forgetting import (
+        refuse_kept,
+        refuse_led,
+        refuse_unless_empty,
+    )
+
+    refuse_led(state)
+    refuse_kept(state)
+    if takes_segments:
+        await _refuse_hosted(catalog, state.topic_id_partition)
+        return
+    try:
+        refuse_unless_empty(state)
+    except RejectedError as error:
+        hint = "--tier or --leave-data removes them, too"
+        raise RejectedError(f"{error}: {hint}") from None
 
 
 def _drop_columns(place: ColumnPlace | None, catalog: Catalog, tip: TopicIdPartition) -> None:
@@ -171,12 +162,13 @@ def _text(
     tip: TopicIdPartition,
     events: int,
     segments: Sequence[RemoteLogSegmentMetadata],
-    wanted: _Wanted,
+    *,
+    leaves_data: bool,
 ) -> str:
     if not segments:
         return f"{tip} and its {events} events"
     size = sum(one.segment_size_in_bytes for one in segments)
-    data = "whose data stays in the tier" if wanted.leaves_data else "with their data"
+    data = "whose data stays in the tier" if leaves_data else "with their data"
     return f"{tip}, its {events} events and {len(segments)} segments ({size_text(size)}) {data}"
 
 

@@ -35,7 +35,7 @@ LOOK_S, LOOKS = 0.2, 150
 """Pause between two looks whether `serve --kafka` has sealed, in seconds, and how many."""
 
 
-def handover_command(
+async def handover_command(
     kafka: Annotated[
         str,
         typer.Option(metavar="HOST:PORT,...", help="Brokers of the Kafka cluster."),
@@ -103,6 +103,10 @@ def handover_command(
     the move was refused or undone, or would be, and the owner is the same as before; 1: with
     --dry-run, nothing refuses it, and `doctor` finds something.
     """
+    from tierledger.cli.service_settings import client_settings
+    from tierledger.moving.guide import next_steps
+    from tierledger.pipeline.imports.topic import cluster_id_of
+
     if [fresh, to is not None, confirm_deletions].count(True) != 1:
         raise InvalidArgument(
             "expected --fresh, for a cluster that has tiered nothing, --to, or "
@@ -113,26 +117,8 @@ def handover_command(
     if to is not None and to not in DIRECTIONS:
         raise InvalidArgument(f"--to: expected {' or '.join(DIRECTIONS)}, got {to!r:.80}")
     brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
+    options = StoreOptions(store, cluster)
     wish = _Wish(brokers, to, accept_losses, metadata_partitions, confirm_deletions, dry_run)
-    asyncio.run(_hand_over(StoreOptions(store, cluster), wish, json))
-
-
-class _Wish(NamedTuple):
-    """What an operator asks for; otherwise `to` is None for a fresh cluster."""
-
-    brokers: KafkaBrokers
-    to: str | None
-    accepts_losses: bool
-    metadata_partitions: int | None
-    confirms_deletions: bool
-    is_dry_run: bool
-
-
-async def _hand_over(options: StoreOptions, wish: _Wish, json: bool) -> None:
-    from tierledger.cli.service_settings import client_settings
-    from tierledger.moving.guide import next_steps
-    from tierledger.pipeline.imports.topic import cluster_id_of
-
     cluster_id = await cluster_id_of(wish.brokers)
     if options.cluster not in {None, cluster_id}:
         raise InvalidArgument(
@@ -153,6 +139,17 @@ async def _hand_over(options: StoreOptions, wish: _Wish, json: bool) -> None:
     print(f"{owner} owns the remote log metadata of the cluster {cluster_id}")
     for step in todo:
         print_note(f"next: {step}")
+
+
+class _Wish(NamedTuple):
+    """What an operator asks for; `to` is None for a fresh cluster, and to confirm deletions."""
+
+    brokers: KafkaBrokers
+    to: str | None
+    accepts_losses: bool
+    metadata_partitions: int | None
+    confirms_deletions: bool
+    is_dry_run: bool
 
 
 async def _owned(settings: ServiceSettings, wish: _Wish) -> tuple[str, Owned]:

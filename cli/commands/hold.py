@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.handlers import group_of
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import (
     OFFSET_MAX,
@@ -63,19 +62,14 @@ ByOption = Annotated[
 
 
 def hold_group() -> typer.Typer:
-    group = typer.Typer(
-        cls=CommandsWithExamples,
-        help="Say what brokers may not delete from the tier, see it, and let it go; the "
-        "service has to run.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    return group_of(
+        "Say what brokers may not delete from the tier, see it, and let it go; the service has "
+        "to run.",
+        {"add": add, "ls": list_holds, "release": release},
     )
-    for name, command in (("add", add), ("ls", list_holds), ("release", release)):
-        group.command(name)(command)
-    return group
 
 
-def add(
+async def add(
     name: NameArgument,
     topic: Annotated[
         str, typer.Option(metavar="PATTERN", help="Name of the topics: * ? and [abc] are open.")
@@ -152,7 +146,7 @@ def add(
     )
     hold = checked(Hold, given, "hold")
     check_hold(hold)
-    late = asyncio.run(_change(StoreOptions(store, cluster), PlaceHold(hold), hold))
+    late = await _change(StoreOptions(store, cluster), PlaceHold(hold), hold)
     _tell(f"hold {name} is placed", {"hold": name, "placed": True}, late, json)
 
 
@@ -168,7 +162,7 @@ def _offsets(text: str | None) -> tuple[int | None, int | None]:
     return low, whole_number(last, "--offsets", 0, OFFSET_MAX) if last else None
 
 
-def release(
+async def release(
     name: NameArgument,
     reason: Annotated[str, typer.Option(help="Why it may be deleted now.")],
     by: ByOption = None,
@@ -186,11 +180,11 @@ def release(
     from tierledger.events.typed_fields import checked
 
     wish = ReleaseHold(checked(HoldName, name, "NAME"), by or getpass.getuser(), reason)
-    late = asyncio.run(_change(StoreOptions(store, cluster), wish, None))
+    late = await _change(StoreOptions(store, cluster), wish, None)
     _tell(f"hold {name} is released", {"hold": name, "placed": False}, late, json)
 
 
-def list_holds(
+async def list_holds(
     store: ServiceOption = None,
     cluster: ClusterOption = None,
     json: JsonOption = False,
@@ -200,17 +194,13 @@ def list_holds(
 
     The service has to run: its hosts count the refused deletions, since they began.
     """
-    asyncio.run(_list(StoreOptions(store, cluster), json=json, wide=wide))
-
-
-async def _list(options: StoreOptions, *, json: bool, wide: bool) -> None:
     from tierledger.cli.commands.status.view import holds_table
     from tierledger.cli.table import print_table
     from tierledger.events.errors import NotReady
     from tierledger.health.reading import read_service
     from tierledger.health.status import status_of
 
-    async with connected(options) as (_, connection):
+    async with connected(StoreOptions(store, cluster)) as (_, connection):
         status = status_of(await read_service(connection))
     if status.coordinator is None:
         raise NotReady("the coordinator does not answer")

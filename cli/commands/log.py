@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +41,7 @@ LINE_INDENT = 10
 """Where a long event goes on in the next line of a terminal: below its time."""
 
 
-def show_log(
+async def show_log(
     topic: TopicArgument,
     partition: PartitionArgument,
     start: Annotated[
@@ -57,31 +56,10 @@ def show_log(
     json: JsonOption = False,
 ) -> None:
     """Show a partition's events, oldest first."""
-    options = StoreOptions(store, cluster)
-    asyncio.run(_show(options, (topic, partition), (start, limit), json))
-
-
-def plain_event(event: log.Event) -> dict[str, Any]:
-    request = event.request_id
-    return {
-        "position": event.position,
-        "session": event.session,
-        "log_time_ms": event.log_time_ms,
-        "broker_id": event.broker_id,
-        "request_id_hex": None if request is None else request.hex(),
-        "type": type(event.body).__name__,
-        **_plain_body(event.body),
-    }
-
-
-async def _show(
-    options: StoreOptions, where: tuple[str, int], part: tuple[int, int | None], json: bool
-) -> None:
-    start, limit = part
     from tierledger.storage.partition.log_times import Leaps, ahead_ms
 
-    async with opened_catalog(options) as catalog:
-        reader = catalog.reader(await found_partition(catalog, *where))
+    async with opened_catalog(StoreOptions(store, cluster)) as catalog:
+        reader = catalog.reader(await found_partition(catalog, topic, partition))
         last, shown, leaps = None, 0, Leaps()
         async for event in reader.events(start):
             if shown == limit:
@@ -105,6 +83,19 @@ async def _show(
         else:
             end = await ask(reader, None, lambda state: state.next_position - 1)
             raise InvalidArgument(f"--start: expected a position up to {end}, got {start}")
+
+
+def plain_event(event: log.Event) -> dict[str, Any]:
+    request = event.request_id
+    return {
+        "position": event.position,
+        "session": event.session,
+        "log_time_ms": event.log_time_ms,
+        "broker_id": event.broker_id,
+        "request_id_hex": None if request is None else request.hex(),
+        "type": type(event.body).__name__,
+        **_plain_body(event.body),
+    }
 
 
 def _line(event: log.Event) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from tierledger.events.partition.state import PartitionState
 
 
-def lookup(
+async def lookup(
     topic: TopicArgument,
     partition: PartitionArgument,
     epoch: Annotated[
@@ -62,11 +61,11 @@ def lookup(
     role = live_role(source, store, when, deleted=deleted)
     options, where = StoreOptions(store, cluster), (topic, partition)
     if role is None:
-        row = asyncio.run(_lookup(options, where, (epoch, offset), when, deleted=deleted))
+        row = await _lookup(options, where, (epoch, offset), when, deleted=deleted)
     else:
         from tierledger.cli.live_reads import lookup_live
 
-        row = asyncio.run(lookup_live(options, where, role, (epoch, offset)))
+        row = await lookup_live(options, where, role, (epoch, offset))
     if row is not None:
         print_segment(row, json=json)
         return

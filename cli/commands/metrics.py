@@ -7,19 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tierledger.cli.examples import CommandsWithExamples
+from tierledger.cli.handlers import group_of
 
 
 def metrics_group() -> typer.Typer:
-    group = typer.Typer(
-        cls=CommandsWithExamples,
-        help="Alerts for Prometheus and a dashboard for Grafana; no service is needed.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    return group_of(
+        "Alerts for Prometheus and a dashboard for Grafana; no service is needed.",
+        {"alerts": print_alerts, "dashboard": print_dashboard},
     )
-    group.command("alerts")(print_alerts)
-    group.command("dashboard")(print_dashboard)
-    return group
 
 
 def print_alerts(

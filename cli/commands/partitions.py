@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -30,7 +29,6 @@ from tierledger.cli.options import (
 from tierledger.cli.output import print_json, print_note, print_pairs
 from tierledger.cli.table import Cell, PrintedTable, WideOption, id_cell, print_table, size_cell
 from tierledger.cli.topics import TopicArgument
-from tierledger.events.as_of import AsOf
 from tierledger.events.errors import (
     DataError,
     InvalidArgument,
@@ -115,7 +113,7 @@ class Summary(NamedTuple):
         }
 
 
-def list_partitions(
+async def list_partitions(
     store: StoreOption = None,
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
@@ -135,12 +133,40 @@ def list_partitions(
     when = parse_as_of(as_of)
     if when is not None and when.position is not None:
         raise InvalidArgument("a position is one partition's: give a time, or describe one")
-    damaged = asyncio.run(_list(StoreOptions(store, cluster), when, everything, json, wide))
+    shown: list[tuple[TopicIdPartition, Summary | DataError]] = []
+    ahead: list[tuple[int, TopicIdPartition]] = []
+    damaged = False
+    async with opened_catalog(StoreOptions(store, cluster)) as catalog:
+        async for entry in catalog.partitions():
+            tip = entry.topic_id_partition
+            if entry.is_forgotten:
+                continue
+            try:
+                summary, ahead_ms = await ask_timed(catalog.reader(tip), when, summary_of)
+            except RemoteResourceNotFound:
+                continue  # What was there then is forgotten.
+            except StoreRefused:
+                raise  # That says nothing about one partition.
+            except DataError as error:
+                damaged = True
+                _note_damage(tip, error)
+                shown.append((tip, error))
+                continue
+            if ahead_ms:
+                ahead.append((ahead_ms, tip))
+            if summary.has_begun and (everything or not summary.is_hidden):
+                shown.append((tip, summary._replace(log_time_ahead_ms=ahead_ms)))
+    for ahead_ms, tip in sorted(ahead, reverse=True)[:AHEAD_SHOWN]:
+        note_ahead(tip, ahead_ms)
+    if len(ahead) > AHEAD_SHOWN:
+        print_note(f"{len(ahead) - AHEAD_SHOWN} more logs are ahead of now; --json has them")
+    shown.sort(key=lambda one: (one[0].topic, one[0].topic_id, one[0].partition))
+    _print_list(shown, json, wide)
     if damaged:
         raise typer.Exit(ExitStatus.FOUND)
 
 
-def describe(
+async def describe(
     topic: TopicArgument,
     partition: PartitionIfAnyArgument = None,
     store: StoreOption = None,
@@ -164,9 +190,39 @@ def describe(
     Exit status 1: some partitions are damaged; they are named, and the others are described.
     """  # noqa: D301 - The mark for Click is one character.
     when = parse_as_of(as_of)
-    if asyncio.run(
-        _describe(StoreOptions(store, cluster), (topic, partition), when, json, wide)
-    ):
+    damaged = False
+    later: list[TopicIdPartition] = []
+    async with opened_catalog(StoreOptions(store, cluster)) as catalog:
+        partitions = await _partitions(catalog, topic, partition)
+        for tip in partitions:
+            try:
+                (summary, more), ahead_ms = await ask_timed(catalog.reader(tip), when, _details)
+            except RemoteResourceNotFound:
+                if partition is not None:
+                    raise
+                continue
+            except StoreRefused:
+                raise  # As above.
+            except DataError as error:
+                damaged = True
+                _note_damage(tip, error)
+                if json:
+                    print_json({**_identity(tip), "damaged": str(error)})
+                else:
+                    print_pairs([*_names(tip), ("log", "DAMAGED")])
+                continue
+            note_ahead(tip, ahead_ms)
+            if not summary.has_begun:
+                later.append(tip)
+                continue
+            summary = summary._replace(log_time_ahead_ms=ahead_ms)
+            if json:
+                print_json({**_identity(tip), **summary.plain(), **more})
+            else:
+                _print_details(tip, summary, more, wide=wide)
+    if later and later == partitions:
+        note_later(topic if later[1:] else later[0])
+    if damaged:
         raise typer.Exit(ExitStatus.FOUND)
 
 
@@ -179,42 +235,6 @@ def summary_of(state: PartitionState) -> Summary:
         state.next_position - 1,
         state.log_time_ms,
     )
-
-
-async def _list(
-    options: StoreOptions, as_of: AsOf | None, everything: bool, json: bool, wide: bool
-) -> bool:
-    """Print the list; returns whether a partition in it is damaged."""
-    shown: list[tuple[TopicIdPartition, Summary | DataError]] = []
-    ahead: list[tuple[int, TopicIdPartition]] = []
-    damaged = False
-    async with opened_catalog(options) as catalog:
-        async for entry in catalog.partitions():
-            tip = entry.topic_id_partition
-            if entry.is_forgotten:
-                continue
-            try:
-                summary, ahead_ms = await ask_timed(catalog.reader(tip), as_of, summary_of)
-            except RemoteResourceNotFound:
-                continue  # What was there then is forgotten.
-            except StoreRefused:
-                raise  # That says nothing about one partition.
-            except DataError as error:
-                damaged = True
-                _note_damage(tip, error)
-                shown.append((tip, error))
-                continue
-            if ahead_ms:
-                ahead.append((ahead_ms, tip))
-            if summary.has_begun and (everything or not summary.is_hidden):
-                shown.append((tip, summary._replace(log_time_ahead_ms=ahead_ms)))
-    for ahead_ms, tip in sorted(ahead, reverse=True)[:AHEAD_SHOWN]:
-        note_ahead(tip, ahead_ms)
-    if len(ahead) > AHEAD_SHOWN:
-        print_note(f"{len(ahead) - AHEAD_SHOWN} more logs are ahead of now; --json has them")
-    shown.sort(key=lambda one: (one[0].topic, one[0].topic_id, one[0].partition))
-    _print_list(shown, json, wide)
-    return damaged
 
 
 def _print_list(
@@ -243,51 +263,6 @@ def _cells(found: Summary | DataError) -> tuple[object, ...]:
     if isinstance(found, DataError):
         return (*("?",) * 4, "DAMAGED", "?")
     return (*found.counts, size_cell(sum(found.sizes)), found.leader, found.position)
-
-
-async def _describe(
-    options: StoreOptions,
-    chosen: tuple[str, int | None],
-    as_of: AsOf | None,
-    json: bool,
-    wide: bool,
-) -> bool:
-    """Print the partitions; returns whether one is damaged."""
-    damaged = False
-    later: list[TopicIdPartition] = []
-    async with opened_catalog(options) as catalog:
-        partitions = await _partitions(catalog, *chosen)
-        for tip in partitions:
-            try:
-                (summary, more), ahead_ms = await ask_timed(
-                    catalog.reader(tip), as_of, _details
-                )
-            except RemoteResourceNotFound:
-                if chosen[1] is not None:
-                    raise
-                continue
-            except StoreRefused:
-                raise  # As above.
-            except DataError as error:
-                damaged = True
-                _note_damage(tip, error)
-                if json:
-                    print_json({**_identity(tip), "damaged": str(error)})
-                else:
-                    print_pairs([*_names(tip), ("log", "DAMAGED")])
-                continue
-            note_ahead(tip, ahead_ms)
-            if not summary.has_begun:
-                later.append(tip)
-                continue
-            summary = summary._replace(log_time_ahead_ms=ahead_ms)
-            if json:
-                print_json({**_identity(tip), **summary.plain(), **more})
-            else:
-                _print_details(tip, summary, more, wide=wide)
-    if later and later == partitions:
-        note_later(chosen[0] if later[1:] else later[0])
-    return damaged
 
 
 def _note_damage(tip: TopicIdPartition, error: DataError) -> None:

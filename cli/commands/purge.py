@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -42,19 +41,6 @@ PROBES_MAX = 5
 COLUMNS = ("topic", "partition", "due", "bytes", "kept", "why not")
 
 
-class _PurgeWish(NamedTuple):
-    """What is to be purged, and how the command asks."""
-
-    topic: str | None
-    partition: int | None
-    tier: str
-    missing: bool
-    tries: bool
-    yes: bool
-    json: bool
-    wide: bool
-
-
 class _Planned(NamedTuple):
     """What there is to do in one partition."""
 
@@ -67,7 +53,7 @@ class _Planned(NamedTuple):
     """Why nothing is purged here, or why one of those stays."""
 
 
-def purge(
+async def purge(
     tier: Annotated[
         str,
         typer.Option(metavar="URL", help="The tier that has the data; it is deleted there."),
@@ -96,21 +82,14 @@ def purge(
     writer. The command may be repeated, after a kill, too. Exit status 3: a partition cannot
     be read.
     """
-    wanted = _PurgeWish(topic, partition, tier, missing, dry_run, yes, json, wide)
-    if asyncio.run(_purge(StoreOptions(store, cluster), wanted)):
-        raise typer.Exit(ExitStatus.PARTLY)
-
-
-async def _purge(options: StoreOptions, wanted: _PurgeWish) -> bool:
-    """Carry it out; whether a partition is damaged."""
     from tierledger.actors.coordinator.log import folded
     from tierledger.cli.service_settings import note_writer
 
     plan: list[_Planned] = []
     damaged = False
-    async with opened_catalog(options, read_only=wanted.tries) as catalog:
+    async with opened_catalog(StoreOptions(store, cluster), read_only=dry_run) as catalog:
         fold, now_ms = await folded(catalog), WallClock().now_ms()
-        for tip in await chosen_partitions(catalog, wanted.topic, wanted.partition):
+        for tip in await chosen_partitions(catalog, topic, partition):
             try:
                 planned = await _planned(catalog, fold, tip, now_ms)
             except DataError as error:
@@ -119,22 +98,22 @@ async def _purge(options: StoreOptions, wanted: _PurgeWish) -> bool:
             else:
                 plan += [planned] if planned.due or planned.stays else []
         doing = [one for one in plan if one.due]
-        if not wanted.json:
-            _show(plan, wanted)
+        if not json:
+            _show(plan, wide=wide)
         purged = [0, 0]
-        if wanted.tries:
-            await note_writer(StoreOptions(options.store, catalog.cluster_id))
-        if doing and not wanted.tries:
-            if not wanted.yes:
+        if dry_run:
+            await note_writer(StoreOptions(store, catalog.cluster_id))
+        elif doing:
+            if not yes:
                 confirm(f"Purge {_text(doing)} for good?")
-            purged = await _carry_out(catalog, fold, doing, wanted, now_ms)
-    if wanted.json:
+            purged = await _carry_out(catalog, fold, doing, now_ms, tier, missing=missing)
+    if json:
         for one in plan:
-            print_json({**_plain(one), "dry_run": wanted.tries})
+            print_json({**_plain(one), "dry_run": dry_run})
     elif doing:
-        done = f"would purge {_text(doing)}" if wanted.tries else _counted("purged", *purged)
-        print(done)
-    return damaged
+        print(f"would purge {_text(doing)}" if dry_run else _counted("purged", *purged))
+    if damaged:
+        raise typer.Exit(ExitStatus.PARTLY)
 
 
 async def _planned(
@@ -174,7 +153,13 @@ def due_of(
 
 
 async def _carry_out(
-    catalog: Catalog, fold: Fold, doing: Sequence[_Planned], wanted: _PurgeWish, now_ms: int
+    catalog: Catalog,
+    fold: Fold,
+    doing: Sequence[_Planned],
+    now_ms: int,
+    tier: str,
+    *,
+    missing: bool,
 ) -> list[int]:
     """Purge what is due; the number of segments and bytes."""
     from tierledger.actors.coordinator.unled_log import UnledLog
@@ -182,14 +167,14 @@ async def _carry_out(
     from tierledger.tiering.layouts.tier_url import open_tier
 
     purged = [0, 0]
-    async with open_tier(wanted.tier) as storage:
+    async with open_tier(tier) as storage:
         if isinstance(storage, ReadOnlyStorageManager):  # Before a purge is said to begin.
             raise RejectedError(
                 f"nothing is deleted from {storage.layout}, which is only read here"
             )
         for planned in doing:
             log = await UnledLog.read(catalog, fold, planned.tip)
-            if not wanted.missing:
+            if not missing:
                 await _probe(storage, log, fold, now_ms)
             after, segments = -1, 1
             try:
@@ -265,7 +250,7 @@ async def _is_there(storage: RemoteStorageManager, segment: RemoteLogSegmentMeta
     return True
 
 
-def _show(plan: Sequence[_Planned], wanted: _PurgeWish) -> None:
+def _show(plan: Sequence[_Planned], *, wide: bool) -> None:
     if not plan:
         print_note("nothing that was deleted is kept")
         return
@@ -280,7 +265,7 @@ def _show(plan: Sequence[_Planned], wanted: _PurgeWish) -> None:
         )
         for one in plan
     ]
-    print_table(PrintedTable(COLUMNS, rows, ("why not",)), wide=wanted.wide)
+    print_table(PrintedTable(COLUMNS, rows, ("why not",)), wide=wide)
 
 
 def _plain(one: _Planned) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 COLUMNS = ("topic", "partition", "released", "bytes")
 
 
-def release_kept(
+async def release_kept(
     topic: TopicArgument,
     reason: Annotated[str, typer.Option(help="Why nobody needs it any more.")],
     partition: Annotated[
@@ -39,19 +38,13 @@ def release_kept(
     From then on it is due: guards delete its data, and what a hold is about when that is
     released. It cannot be kept again. The service has to run. The command may be repeated.
     """
-    options = StoreOptions(store, cluster)
-    asyncio.run(_release(options, (topic, partition), by or getpass.getuser(), reason, json))
-
-
-async def _release(
-    options: StoreOptions, where: tuple[str, int | None], by: str, reason: str, json: bool
-) -> None:
     from tierledger.actors.coordinator.purge_requests import RELEASED_MAX, ReleaseKept
     from tierledger.events.typed_fields import checked
 
+    options, who = StoreOptions(store, cluster), by or getpass.getuser()
     found: list[tuple[TopicIdPartition, list[KeptSegment]]] = []
     async with opened_catalog(options) as catalog:
-        for tip in await chosen_partitions(catalog, *where):
+        for tip in await chosen_partitions(catalog, topic, partition):
             kept = (await catalog.reader(tip).state()).state.kept
             one = [each for _, each in kept.all() if each.is_unreleased]
             if one:
@@ -63,7 +56,7 @@ async def _release(
         for tip, kept_ones in found:
             ids = [id_of_row(one.row) for one in kept_ones]
             for at in range(0, len(ids), RELEASED_MAX):
-                wish = ReleaseKept(tip, tuple(ids[at : at + RELEASED_MAX]), by, reason)
+                wish = ReleaseKept(tip, tuple(ids[at : at + RELEASED_MAX]), who, reason)
                 await connection.coordinator.ask(checked(ReleaseKept, wish, "release"))
     plain = [
         {

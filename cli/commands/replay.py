@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -105,7 +104,7 @@ class ReplayFiles(NamedTuple):
     json: bool
 
 
-def replay_command(
+async def replay_command(
     traces: TracesArgument,
     store: ServiceOption = None,
     cluster: ClusterOption = None,
@@ -129,9 +128,11 @@ def replay_command(
     an answer is wrong or missing (--check), or a record was refused (--strict). 3: some records
     were refused; they are named, and all others are replayed.
     """
+    from tierledger.cli.service_settings import client_settings
     from tierledger.cli.settings import names_doors, refused_doors
     from tierledger.conformance.loaded_trace import load_trace
     from tierledger.conformance.replay import ReplayOptions
+    from tierledger.conformance.services import service_for
 
     sources = _sources(source, wanted=check or answer is not None)
     for asked, option in (
@@ -154,9 +155,13 @@ def replay_command(
     options = ReplayOptions(strict=strict, churn=churn, seed=seed, sources=sources)
     log_to_stderr()
     written = ReplayFiles(answers, report, overwrite, json)
-    failed, refused = asyncio.run(
-        _run(StoreOptions(store, cluster), hosts, loaded, questions, options, written)
-    )
+    settings = await client_settings(StoreOptions(store, cluster), is_new=True)
+    service = await service_for(replace(settings, hosts=hosts))
+    print_note(f"service {service.description}")
+    try:
+        failed, refused = await _run(service, loaded, questions, options, written)
+    finally:
+        await service.close()
     if failed or (refused and strict):
         raise typer.Exit(ExitStatus.FOUND)
     if refused:
@@ -187,44 +192,35 @@ def _questions(trace: Path, answer: Path | None, *, check: bool) -> list[Questio
 
 
 async def _run(
-    store: StoreOptions,
-    hosts: int,
+    service: Service,
     loaded: Sequence[tuple[Path, LoadedTrace]],
     questions: Sequence[list[Question]],
     options: ReplayOptions,
     written: ReplayFiles,
 ) -> tuple[bool, bool]:
     """Replay; returns whether an answer is not right, and whether a record was refused."""
-    from tierledger.cli.service_settings import client_settings
     from tierledger.conformance.replay import replay
-    from tierledger.conformance.services import service_for
 
-    settings = replace(await client_settings(store, is_new=True), hosts=hosts)
-    service = await service_for(settings)
-    print_note(f"service {service.description}")
     failed = refused = False
-    try:
-        for (path, trace), asked in zip(loaded, questions, strict=True):
-            if asked and (known := await _known(service, trace)):
-                print_note(
-                    f"the store holds {known} of the partitions of {path.name} already: "
-                    "questions about earlier moments are answered from what is there now, "
-                    "and --check may call that wrong or missed"
-                )
-            with progress(f"replaying {path.name}", trace.record_count) as advance:
-                result = await replay(service, trace, asked, options, advance)
-            _write_answers(written, result)
-            reports = result.check(path) if asked and not written.answers else {}
-            _print_result(path, result, reports, json=written.json)
-            failed = failed or any(not one.passed for one in reports.values())
-            refused = refused or bool(result.refusals or result.refused)
-        if written.report is not None:
-            page = await _page(service, [trace for _, trace in loaded])
-            with complete_file(written.report, overwrite=written.overwrite) as file:
-                file.write(page.encode())
-            print_note(f"report written to {written.report}")
-    finally:
-        await service.close()
+    for (path, trace), asked in zip(loaded, questions, strict=True):
+        if asked and (known := await _known(service, trace)):
+            print_note(
+                f"the store holds {known} of the partitions of {path.name} already: "
+                "questions about earlier moments are answered from what is there now, "
+                "and --check may call that wrong or missed"
+            )
+        with progress(f"replaying {path.name}", trace.record_count) as advance:
+            result = await replay(service, trace, asked, options, advance)
+        _write_answers(written, result)
+        reports = result.check(path) if asked and not written.answers else {}
+        _print_result(path, result, reports, json=written.json)
+        failed = failed or any(not one.passed for one in reports.values())
+        refused = refused or bool(result.refusals or result.refused)
+    if written.report is not None:
+        page = await _page(service, [trace for _, trace in loaded])
+        with complete_file(written.report, overwrite=written.overwrite) as file:
+            file.write(page.encode())
+        print_note(f"report written to {written.report}")
     return failed, refused
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,15 +13,10 @@ from tierledger.cli.output import print_json, print_note
 from tierledger.cli.table import PrintedTable, print_table
 from tierledger.events.errors import InvalidArgument
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.actors.client.restarting import ReplacedProcess
-
 COLUMNS = ("process", "moved", "seconds")
 
 
-def restart(
+async def restart(
     host: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,32 +52,23 @@ def restart(
 
     After Ctrl-C, what was begun is ended, and the others stay. The command may be repeated.
     """
-    options = StoreOptions(store, cluster)
+    from tierledger.actors.client.restarting import moved_off, restarted
+
     if host and node is not None:
         raise InvalidArgument("expected --host or --node, got both")
-    done = asyncio.run(_restarted(options, host or [], node, timeout))
+    done = []
+    async with connected(StoreOptions(store, cluster)) as (_, connection):
+        replacing = (
+            restarted(connection.coordinator, timeout, host or [])
+            if node is None
+            else moved_off(connection.coordinator, timeout, node)
+        )
+        async for one in replacing:
+            done.append(one)
+            print_note(f"{one.process} is replaced, {one.moved} moved, in {one.seconds:.1f} s")
     if json:
         for one in done:
             print_json(one._asdict())
         return
     rows = [(one.process, one.moved, f"{one.seconds:.1f}") for one in done]
     print_table(PrintedTable(COLUMNS, rows))
-
-
-async def _restarted(
-    options: StoreOptions, only: Sequence[str], node: str | None, timeout_s: int
-) -> list[ReplacedProcess]:
-    from tierledger.actors.client.restarting import moved_off, restarted
-
-    done = []
-    async with connected(options) as (_, connection):
-        coordinator = connection.coordinator
-        replacing = (
-            restarted(coordinator, timeout_s, only)
-            if node is None
-            else moved_off(coordinator, timeout_s, node)
-        )
-        async for one in replacing:
-            done.append(one)
-            print_note(f"{one.process} is replaced, {one.moved} moved, in {one.seconds:.1f} s")
-    return done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json as jsonlib
 import re
@@ -67,7 +66,7 @@ OutOption = Annotated[
 ]
 
 
-def scrub(
+async def scrub(
     tier: TierOption,
     topic: TopicIfAnyArgument = None,
     partition: PartitionIfAnyArgument = None,
@@ -88,8 +87,8 @@ def scrub(
     require_place(out, overwrite=overwrite)
     require_place(resume, out, overwrite=True)
     log_to_stderr()
-    made = asyncio.run(
-        _scrub(StoreOptions(store, cluster), tier, (topic, partition), bytes_per_second, resume)
+    made = await _scrub(
+        StoreOptions(store, cluster), tier, (topic, partition), bytes_per_second, resume
     )
     if out is not None:
         with complete_file(out, overwrite=overwrite) as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,7 +29,6 @@ from tierledger.cli.output import print_note
 from tierledger.cli.segment_output import print_segments
 from tierledger.cli.table import WideOption
 from tierledger.cli.topics import TopicArgument
-from tierledger.events.as_of import AsOf
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.tables.segment_rows import START, id_of_row, unpack_row
 
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 EPOCHS_NAMED = 20
 
 
-def segments(
+async def segments(
     topic: TopicArgument,
     partition: PartitionArgument,
     epoch: Annotated[
@@ -75,25 +73,19 @@ def segments(
     role = live_role(source, store, when, deleted=deleted)
     options = StoreOptions(store, cluster)
     if role is None:
-        state = asyncio.run(_state(options, topic, partition, when))
+        async with opened_catalog(options) as catalog:
+            tip = await found_partition(catalog, topic, partition)
+            state = await whole_state(catalog.reader(tip), when)
         rows = _with_deleted(state, epoch) if deleted else _rows(state, epoch)
         if not rows and len(state.kept):
             print_note(kept_text(len(state.kept)))
     else:
         from tierledger.cli.live_reads import list_live
 
-        rows = asyncio.run(list_live(options, (topic, partition), role, epoch))
+        rows = await list_live(options, (topic, partition), role, epoch)
     if epoch is None:
         rows.sort(key=lambda row: (unpack_row(row)[START], id_of_row(row)))
     print_segments(rows, json=json, wide=wide)
-
-
-async def _state(
-    options: StoreOptions, topic: str, partition: int, as_of: AsOf | None
-) -> PartitionState:
-    async with opened_catalog(options) as catalog:
-        tip = await found_partition(catalog, topic, partition)
-        return await whole_state(catalog.reader(tip), as_of)
 
 
 def require_epoch(state: PartitionState, epoch: int) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.handlers import group_of
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
 from tierledger.cli.output import confirm, print_json, print_note, print_result, progress
@@ -40,18 +40,13 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmat
 
 
 def storage_group() -> typer.Typer:
-    group = typer.Typer(
-        cls=CommandsWithExamples,
-        help="Let a ledger go on in another store, of any kind, and lose no write.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    return group_of(
+        "Let a ledger go on in another store, of any kind, and lose no write.",
+        {"copy": copy_store, "reopen": reopen_store},
     )
-    group.command("copy")(copy_store)
-    group.command("reopen")(reopen_store)
-    return group
 
 
-def copy_store(
+async def copy_store(
     from_: FromArgument,
     to: ToArgument,
     cluster: ClusterOption = None,
@@ -73,7 +68,7 @@ def copy_store(
     if not yes:
         what = f"Close {_shown(from_)} once no service runs on it, and go on in {_shown(to)}?"
         confirm(what)
-    copy = asyncio.run(_copied(StoreOptions(from_, cluster), to))
+    copy = await _copied(StoreOptions(from_, cluster), to)
     told = f"{many(copy.logs, 'log')}, {many(copy.events, 'event')}"
     if json:
         damaged = {str(log): str(error) for log, error in copy.damaged.items()}
@@ -87,7 +82,7 @@ def copy_store(
         raise typer.Exit(ExitStatus.PARTLY)
 
 
-def reopen_store(
+async def reopen_store(
     store: StoreOption = None,
     cluster: ClusterOption = None,
     yes: YesOption = False,
@@ -99,7 +94,19 @@ def reopen_store(
     service runs on the copy. If one has run there, there are two ledgers then, and brokers take
     neither for the other.
     """
-    count = asyncio.run(_reopened(StoreOptions(store, cluster), yes))
+    from tierledger.storage.closed_slot import COPIED
+    from tierledger.storage.transfer.closing import closed_because, reopen_logs
+
+    options = StoreOptions(store, cluster)
+    async with opened_catalog(options) as catalog:
+        why = await closed_because(catalog)
+    if why is None or not why.startswith(COPIED):
+        raise InvalidArgument("the store is not closed because of a copy")
+    await _refuse_served(StoreOptions(why.removeprefix(COPIED), catalog.cluster_id))
+    if not yes:
+        confirm(f"{why}. Open this one again, and let nobody serve the other?")
+    async with opened_catalog(options, read_only=False) as catalog:
+        count = await reopen_logs(catalog)
     if json:
         print_json({"logs": count})
     else:
@@ -153,21 +160,6 @@ async def _opened_at_the_end(options: StoreOptions, opened: AsyncExitStack) -> C
             if loop.time() > until_s:
                 raise
         await asyncio.sleep(ENDING_PAUSE_S)
-
-
-async def _reopened(options: StoreOptions, yes: bool) -> int:
-    from tierledger.storage.closed_slot import COPIED
-    from tierledger.storage.transfer.closing import closed_because, reopen_logs
-
-    async with opened_catalog(options) as catalog:
-        why = await closed_because(catalog)
-    if why is None or not why.startswith(COPIED):
-        raise InvalidArgument("the store is not closed because of a copy")
-    await _refuse_served(StoreOptions(why.removeprefix(COPIED), catalog.cluster_id))
-    if not yes:
-        confirm(f"{why}. Open this one again, and let nobody serve the other?")
-    async with opened_catalog(options, read_only=False) as catalog:
-        return await reopen_logs(catalog)
 
 
 async def _refuse_served(other: StoreOptions) -> None:

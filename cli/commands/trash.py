@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +10,8 @@ from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.brokers import broker_cell
 from tierledger.cli.commands.purge import due_of, purge
 from tierledger.cli.commands.release import release_kept
-from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.handlers import group_of
 from tierledger.cli.opened_store import (
     StoreOptions,
     chosen_partitions,
@@ -61,21 +60,14 @@ SHOW_SPARE = ("broker", "deleted")
 
 
 def trash_group() -> typer.Typer:
-    group = typer.Typer(
-        cls=CommandsWithExamples,
-        help="See what brokers have deleted and what stays in the tier, and purge it; no "
-        "service is needed.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    return group_of(
+        "See what brokers have deleted and what stays in the tier, and purge it; no service is "
+        "needed.",
+        {"ls": list_kept, "show": show_kept, "purge": purge, "release": release_kept},
     )
-    group.command("ls")(list_kept)
-    group.command("show")(show_kept)
-    group.command("purge")(purge)
-    group.command("release")(release_kept)
-    return group
 
 
-def list_kept(
+async def list_kept(
     topic: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="Only this topic: its name or its id.")
     ] = None,
@@ -89,30 +81,12 @@ def list_kept(
     What is due may be purged: its time is over, and no hold keeps it longer. What is
     unreleased stays until somebody releases it, as no rule of Kafka's explains its deletion.
     """
-    if asyncio.run(_list(StoreOptions(store, cluster), topic, json=json, wide=wide)):
-        raise typer.Exit(ExitStatus.PARTLY)
-
-
-def show_kept(
-    topic: TopicArgument,
-    partition: PartitionArgument,
-    store: StoreOption = None,
-    cluster: ClusterOption = None,
-    json: JsonOption = False,
-    wide: WideOption = False,
-) -> None:
-    """Show the segments of a partition that were deleted and whose data stays."""
-    asyncio.run(_show(StoreOptions(store, cluster), (topic, partition), json=json, wide=wide))
-
-
-async def _list(options: StoreOptions, topic: str | None, *, json: bool, wide: bool) -> bool:
-    """Print the partitions; whether one is damaged."""
     from tierledger.actors.coordinator.holding import deletions
     from tierledger.actors.coordinator.log import folded
 
     found: list[tuple[TopicIdPartition, dict[str, Any]]] = []
     damaged = False
-    async with opened_catalog(options) as catalog:
+    async with opened_catalog(StoreOptions(store, cluster)) as catalog:
         told, now_ms = deletions((await folded(catalog)).state), WallClock().now_ms()
         for tip in await chosen_partitions(catalog, topic, None):
             try:
@@ -134,14 +108,21 @@ async def _list(options: StoreOptions, topic: str | None, *, json: bool, wide: b
         )
     elif not damaged:
         print_note("nothing that was deleted is kept")
-    return damaged
+    if damaged:
+        raise typer.Exit(ExitStatus.PARTLY)
 
 
-async def _show(
-    options: StoreOptions, where: tuple[str, int], *, json: bool, wide: bool
+async def show_kept(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
-    async with opened_catalog(options) as catalog:
-        state = await _state(catalog, await found_partition(catalog, *where))
+    """Show the segments of a partition that were deleted and whose data stays."""
+    async with opened_catalog(StoreOptions(store, cluster)) as catalog:
+        state = await _state(catalog, await found_partition(catalog, topic, partition))
     plain = [
         {
             **plain_segment(one.row),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as json_text
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -22,7 +20,7 @@ from tierledger.cli.options import (
     StoreOption,
     TierOption,
 )
-from tierledger.cli.output import print_json, print_note
+from tierledger.cli.output import print_json, print_note, progress
 from tierledger.cli.settings import tier_options
 from tierledger.cli.table import PrintedTable, WideOption, print_table, size_cell, time_cell
 from tierledger.cli.topics import TopicArgument
@@ -30,7 +28,7 @@ from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Mapping, Sequence
 
     from tierledger.pipeline.undeletion import Deleted, Undeletion, Undone
     from tierledger.storage.catalog import Catalog
@@ -43,7 +41,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 COLUMNS = ("partition", "first", "end", "segments", "bytes", "newest", "begins at")
 
 
-def undelete(
+async def undelete(
     topic: TopicArgument,
     partitions: Annotated[
         list[int] | None,
@@ -113,6 +111,10 @@ def undelete(
     times and order stay; offsets do not. A run that was stopped goes on when it is repeated,
     and writes nothing twice. Exit 3: records that nobody can decode are left out, and named.
     """
+    from tierledger.pipeline.undeletion import Undeletion, prepare
+    from tierledger.tiering.layouts.tier_url import open_tier
+    from tierledger.tiering.reader.reader import IsolationLevel
+
     for what, value, known in (
         ("isolation", isolation, ISOLATIONS),
         ("compression", compression, COMPRESSIONS),
@@ -129,191 +131,144 @@ def undelete(
     require_place(offsets_to, overwrite=overwrite)
     brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
     log_to_stderr()
-    from tierledger.pipeline.undeletion import Undeletion
-    from tierledger.tiering.reader.reader import IsolationLevel
-
     codec = None if compression == "none" else compression
     undeletion = Undeletion(brokers, to, IsolationLevel(isolation), codec)
-    work = _Work(undeletion, topic, partitions, (from_offset, to_offset), wide=wide, json=json)
-    lost = asyncio.run(
-        work.run(
-            StoreOptions(store, cluster),
-            tier,
-            create=not no_create,
-            dry_run=dry_run,
-            offsets_to=offsets_to,
-            overwrite=overwrite,
+    async with (
+        opened_catalog(StoreOptions(store, cluster)) as catalog,
+        open_tier(tier, tier_options()) as storage,
+    ):
+        plan, partition_count = await _planned(
+            catalog, topic, partitions or (), (from_offset, to_offset)
         )
-    )
-    if lost:
+        if not dry_run and await prepare(brokers, to, partition_count, creates=not no_create):
+            print_note(
+                f"{to} is made, partitions: {partition_count}; its retention.ms is -1, as "
+                "retention would delete old records at once"
+            )
+        begun = await undeletion.progress(plan)
+        _note_holes(plan)
+        if not json:
+            _print_plan(plan, begun, wide=wide)
+        if dry_run:
+            if json:
+                _print_planned(plan, begun)
+            return
+        is_whole = True
+        for one in plan:
+            undone = await _brought_back(undeletion, one, _reader(catalog, storage, one))
+            is_whole &= not undone.lost
+            _tell(one, undone, to, json=json)
+        if offsets_to is not None:
+            readers = [(one, _reader(catalog, storage, one)) for one in plan]
+            with complete_file(offsets_to, overwrite=overwrite) as file:
+                await _write_map(undeletion, readers, file)
+    if not is_whole:
         raise typer.Exit(ExitStatus.PARTLY)
 
 
-class _Work:
-    """One command's work."""
+async def _planned(
+    catalog: Catalog,
+    topic: str,
+    wanted: Sequence[int],
+    offsets: tuple[int | None, int | None],
+) -> tuple[list[Deleted], int]:
+    """What is to be brought back, and how many partitions the topic had."""
+    from tierledger.pipeline.undeletion import Deleted
 
-    def __init__(
-        self,
-        undeletion: Undeletion,
-        topic: str,
-        partitions: list[int] | None,
-        offsets: tuple[int | None, int | None],
-        *,
-        wide: bool,
-        json: bool,
-    ) -> None:
-        self._undeletion = undeletion
-        self._topic = topic
-        self._partitions = partitions
-        self._offsets = offsets
-        self._wide = wide
-        self._json = json
-
-    async def run(
-        self,
-        options: StoreOptions,
-        tier: str,
-        *,
-        create: bool,
-        dry_run: bool,
-        offsets_to: Path | None,
-        overwrite: bool,
-    ) -> bool:
-        """Whether records were left out."""
-        from tierledger.pipeline.undeletion import prepare
-        from tierledger.tiering.layouts.tier_url import open_tier
-
-        undeletion = self._undeletion
-        async with (
-            opened_catalog(options) as catalog,
-            open_tier(tier, tier_options()) as storage,
-        ):
-            plan, partition_count = await self._plan(catalog)
-            if not dry_run:
-                made = await prepare(
-                    undeletion.brokers, undeletion.target, partition_count, creates=create
-                )
-                if made:
-                    print_note(
-                        f"{undeletion.target} is made, partitions: {partition_count}; its "
-                        "retention.ms is -1, as retention would delete old records at once"
-                    )
-            begun = await undeletion.progress(plan)
-            self._tell_plan(plan, begun, dry_run=dry_run)
-            if dry_run:
-                return False
-            done = await self._bring_back(catalog, storage, plan)
-            if offsets_to is not None:
-                with complete_file(offsets_to, overwrite=overwrite) as file:
-                    for one in plan:
-                        reader = _reader(catalog, storage, one)
-                        async for became in undeletion.became(one, reader):
-                            line = json_text.dumps(became._asdict(), separators=(",", ":"))
-                            file.write(line.encode() + b"\n")
-        return any(one.lost for one in done)
-
-    async def _plan(self, catalog: Catalog) -> tuple[list[Deleted], int]:
-        """What is to be brought back, and how many partitions the topic had."""
-        from tierledger.pipeline.undeletion import Deleted
-
-        tips = await chosen_partitions(catalog, self._topic, None)
-        numbers = {one.partition for one in tips}
-        for number in self._partitions or ():
-            if number not in numbers:
-                raise RemoteResourceNotFound(
-                    f"{self._topic} has no partition {number}: expected one of "
-                    f"{', '.join(map(str, sorted(numbers)))}"
-                )
-        found = []
-        for tip in sorted(tips, key=lambda one: one.partition):
-            if self._partitions and tip.partition not in self._partitions:
-                continue
-            state = (await catalog.reader(tip).state()).state
-            deleted = Deleted.of(state, *self._offsets)
-            if deleted is not None:
-                found.append(deleted)
-        if not found:
+    tips = await chosen_partitions(catalog, topic, None)
+    numbers = {one.partition for one in tips}
+    for number in wanted:
+        if number not in numbers:
             raise RemoteResourceNotFound(
-                f"nothing that was deleted of {self._topic} is kept: `trash ls` shows what is; "
-                "a topic that was made again under the name has another id"
+                f"{topic} has no partition {number}: expected one of "
+                f"{', '.join(map(str, sorted(numbers)))}"
             )
-        return found, max(numbers) + 1
-
-    def _tell_plan(self, plan: list[Deleted], begun: dict[int, int], *, dry_run: bool) -> None:
-        for one in plan:
-            for first, last in one.holes:
-                print_note(
-                    f"{one.tip}: offsets {first} to {last} are in no segment that is kept"
-                )
-        if self._json:
-            if dry_run:
-                for one in plan:
-                    told = {
-                        **one._asdict(),
-                        "tip": str(one.tip),
-                        "partition": one.tip.partition,
-                    }
-                    print_json({**told, "begins_at": begun.get(one.tip.partition)})
-            return
-        rows = [
-            (
-                one.tip.partition,
-                one.first_offset,
-                one.end_offset,
-                one.segments,
-                size_cell(one.size_in_bytes),
-                time_cell(one.max_timestamp_ms),
-                begun.get(one.tip.partition, one.first_offset),
-            )
-            for one in plan
-        ]
-        print_table(PrintedTable(COLUMNS, rows, ("newest", "segments")), wide=self._wide)
-
-    async def _bring_back(
-        self, catalog: Catalog, storage: RemoteStorageManager, plan: list[Deleted]
-    ) -> list[Undone]:
-        done = []
-        for one in plan:
-            with _shown(one) as on_bytes:
-                undone = await self._undeletion.run(
-                    one, _reader(catalog, storage, one), on_bytes
-                )
-            done.append(undone)
-            for lost in undone.lost:
-                print_note(f"{one.tip}: {lost.first} to {lost.last} are left out: {lost.error}")
-            if undone.next_offset < one.end_offset:
-                print_note(
-                    f"{one.tip}: stopped before offset {undone.next_offset}: the transaction "
-                    "that begins there has not ended in the tier"
-                )
-            self._tell(one, undone)
-        return done
-
-    def _tell(self, deleted: Deleted, undone: Undone) -> None:
-        target = self._undeletion.target
-        if self._json:
-            print_json(
-                {
-                    "topic": deleted.tip.topic,
-                    "topic_id": str(deleted.tip.topic_id),
-                    "partition": deleted.tip.partition,
-                    "to": target,
-                    "records": undone.records,
-                    "size_in_bytes": undone.size_in_bytes,
-                    "next_offset": undone.next_offset,
-                    "left_out": [[one.first, one.last] for one in undone.lost],
-                }
-            )
-        else:
-            print(f"{undone.records} records of {deleted.tip} in {target}")
+    found = []
+    for tip in sorted(tips, key=lambda one: one.partition):
+        if wanted and tip.partition not in wanted:
+            continue
+        deleted = Deleted.of((await catalog.reader(tip).state()).state, *offsets)
+        if deleted is not None:
+            found.append(deleted)
+    if not found:
+        raise RemoteResourceNotFound(
+            f"nothing that was deleted of {topic} is kept: `trash ls` shows what is; a topic "
+            "that was made again under the name has another id"
+        )
+    return found, max(numbers) + 1
 
 
-@contextmanager
-def _shown(deleted: Deleted) -> Iterator[Callable[[int], None]]:
-    from tierledger.cli.output import progress
+def _note_holes(plan: Sequence[Deleted]) -> None:
+    for one in plan:
+        for first, last in one.holes:
+            print_note(f"{one.tip}: offsets {first} to {last} are in no segment that is kept")
 
-    with progress(f"{deleted.tip.topic}-{deleted.tip.partition}: bytes") as on_bytes:
-        yield on_bytes
+
+def _print_planned(plan: Sequence[Deleted], begun: Mapping[int, int]) -> None:
+    for one in plan:
+        told = {**one._asdict(), "tip": str(one.tip), "partition": one.tip.partition}
+        print_json({**told, "begins_at": begun.get(one.tip.partition)})
+
+
+def _print_plan(plan: Sequence[Deleted], begun: Mapping[int, int], *, wide: bool) -> None:
+    rows = [
+        (
+            one.tip.partition,
+            one.first_offset,
+            one.end_offset,
+            one.segments,
+            size_cell(one.size_in_bytes),
+            time_cell(one.max_timestamp_ms),
+            begun.get(one.tip.partition, one.first_offset),
+        )
+        for one in plan
+    ]
+    print_table(PrintedTable(COLUMNS, rows, ("newest", "segments")), wide=wide)
+
+
+async def _brought_back(
+    undeletion: Undeletion, deleted: Deleted, reader: RemoteLogReader
+) -> Undone:
+    """Bring one partition's records back, and note what is left out."""
+    tip = deleted.tip
+    with progress(f"{tip.topic}-{tip.partition}: bytes") as on_bytes:
+        undone = await undeletion.run(deleted, reader, on_bytes)
+    for lost in undone.lost:
+        print_note(f"{tip}: {lost.first} to {lost.last} are left out: {lost.error}")
+    if undone.next_offset < deleted.end_offset:
+        print_note(
+            f"{tip}: stopped before offset {undone.next_offset}: the transaction that begins "
+            "there has not ended in the tier"
+        )
+    return undone
+
+
+async def _write_map(
+    undeletion: Undeletion, readers: Sequence[tuple[Deleted, RemoteLogReader]], file: BinaryIO
+) -> None:
+    """Compare each record of the new topic, and write which offsets became which."""
+    for deleted, reader in readers:
+        async for became in undeletion.became(deleted, reader):
+            line = json_text.dumps(became._asdict(), separators=(",", ":"))
+            file.write(line.encode() + b"\n")
+
+
+def _tell(deleted: Deleted, undone: Undone, target: str, *, json: bool) -> None:
+    if json:
+        print_json(
+            {
+                "topic": deleted.tip.topic,
+                "topic_id": str(deleted.tip.topic_id),
+                "partition": deleted.tip.partition,
+                "to": target,
+                "records": undone.records,
+                "size_in_bytes": undone.size_in_bytes,
+                "next_offset": undone.next_offset,
+                "left_out": [[one.first, one.last] for one in undone.lost],
+            }
+        )
+    else:
+        print(f"{undone.records} records of {deleted.tip} in {target}")
 
 
 def _reader(

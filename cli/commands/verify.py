@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import typer
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tierledger.storage.partition.verification import VerificationReport
 
 
-def verify_store(
+async def verify_store(
     topic: TopicIfAnyArgument = None,
     partition: PartitionIfAnyArgument = None,
     store: StoreOption = None,
@@ -39,7 +38,7 @@ def verify_store(
     """
     options = StoreOptions(store, cluster)
     try:
-        passed = asyncio.run(_verify(options, topic, partition, json))
+        passed = await _verify(options, topic, partition, json)
     except DataError as error:
         if isinstance(error, ASKED_WRONGLY):
             raise

@@ -30,8 +30,8 @@ from tierledger.cli.commands.jobs.job import (
 )
 from tierledger.cli.commands.jobs.retention import retention
 from tierledger.cli.commands.jobs.stuck import stuck
-from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.handlers import group_of
 from tierledger.cli.options import EPOCH
 from tierledger.cli.output import escaped, print_json, print_note
 from tierledger.events.extras import naming_extras
@@ -61,29 +61,23 @@ TABLE_HELP = {
 
 
 def tables_group() -> typer.Typer:
-    group = _group("The logs of all partitions as tables, made here or with Spark.")
+    group = group_of("The logs of all partitions as tables, made here or with Spark.", {})
     _add_tables(group)
     return group
 
 
 def jobs_group() -> typer.Typer:
-    group = _group("Jobs over the logs of all partitions, done here or with Spark.")
+    group = group_of("Jobs over the logs of all partitions, done here or with Spark.", {})
     _add_jobs(group)
     return group
 
 
 def spark_group() -> typer.Typer:
     """Both, as they were called when they always ran Spark."""
-    group = _group("The former name of `tables` and `jobs`; it goes on working.")
+    group = group_of("The former name of `tables` and `jobs`; it goes on working.", {})
     _add_tables(group)
     _add_jobs(group)
     return group
-
-
-def _group(about: str) -> typer.Typer:
-    return typer.Typer(
-        cls=CommandsWithExamples, help=about, no_args_is_help=True, rich_markup_mode=None
-    )
 
 
 def _add_tables(group: typer.Typer) -> None:

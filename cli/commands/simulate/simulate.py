@@ -24,8 +24,8 @@ from tierledger.cli.commands.simulate.options import (
     seeds_of,
 )
 from tierledger.cli.commands.simulate.replay import explain, replay
-from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.handlers import group_of
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import counted, print_json, print_note, print_pairs
 from tierledger.cli.violation_output import print_violations, violation_as_json
@@ -56,15 +56,11 @@ VIOLATIONS_SHOWN = 3
 
 
 def simulate_group() -> typer.Typer:
-    group = typer.Typer(
-        cls=CommandsWithExamples,
-        help="Simulate the service with everything that can fail, and check every answer.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    commands = (run, replay, explain, mutants, slips, coverage, live)
+    return group_of(
+        "Simulate the service with everything that can fail, and check every answer.",
+        {command.__name__: command for command in commands},
     )
-    for command in (run, replay, explain, mutants, slips, coverage, live):
-        group.command()(command)
-    return group
 
 
 def run(
