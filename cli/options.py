@@ -21,6 +21,8 @@ from tierledger.events.typed_fields import MS_MAX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tierledger.storage.kafka_brokers import KafkaBrokers
+
 
 def file_option(about: str) -> Any:  # noqa: ANN401 - As `typer.Option` says.
     """An option that names a file to read, also if the working folder changes later."""
@@ -208,6 +210,20 @@ def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
     if not 0 <= time_ms <= MS_MAX:
         raise refused
     return time_ms
+
+
+def given_brokers(kafka: str | None, config: Path | None) -> KafkaBrokers | None:
+    """The brokers that `--kafka` and `--kafka-config` name; none without `--kafka`."""
+    if kafka is None and config is not None:
+        raise InvalidArgument("--kafka-config: expected --kafka, too")
+    return None if kafka is None else brokers_at(kafka, config)
+
+
+def brokers_at(kafka: str, config: Path | None) -> KafkaBrokers:
+    """The brokers at those addresses, with the settings in that file."""
+    from tierledger.storage.kafka_brokers import KafkaBrokers
+
+    return KafkaBrokers(kafka, None if config is None else str(config))
 
 
 def parse_id(text: str, what: str) -> Uuid:

@@ -17,7 +17,6 @@ from tierledger.cli.settings import (
     store_config,
 )
 from tierledger.events.errors import NoSuchStore
-from tierledger.events.partition.decide import Limits
 from tierledger.storage.catalog import chosen_cluster, clusters
 from tierledger.storage.connector import URL_SETTING, load_connector
 from tierledger.storage.locate import DEFAULT_CLUSTER, default_store_url
@@ -56,9 +55,7 @@ async def _cluster_at(config: dict[str, str]) -> str:
         return await cluster_at(config[URL_SETTING], {**config, **door_config()})
 
 
-async def service_settings(
-    options: StoreOptions, limits: Limits | None = None, *, is_new: bool = False
-) -> ServiceSettings:
+async def service_settings(options: StoreOptions, *, is_new: bool = False) -> ServiceSettings:
     """The settings of a service for `options`; `is_new`: on a store of other clusters, too.
 
     Raises:
@@ -74,7 +71,7 @@ async def service_settings(
         cluster = named or DEFAULT_CLUSTER
     else:
         cluster = chosen_cluster(known, named)
-    return ServiceSettings(cluster, config, limits or Limits())
+    return ServiceSettings(cluster, config)
 
 
 async def _known_clusters(config: dict[str, str]) -> list[str]:

@@ -25,6 +25,7 @@ from tierledger.cli.options import (
     OverwriteOption,
     ServiceOption,
     duration_ms,
+    given_brokers,
 )
 from tierledger.cli.output import counted, print_note
 from tierledger.cli.redaction import Redaction, known_secrets
@@ -36,7 +37,6 @@ from tierledger.cli.settings import (
     service_config,
 )
 from tierledger.events.errors import InvalidArgument
-from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,8 +125,7 @@ def bundle(
         raise InvalidArgument(f"--timeout: expected 1s to 1h, got {timeout}")
     if (topic is None) != (partition is None):
         raise InvalidArgument("expected --topic and --partition together")
-    if kafka is None and kafka_config is not None:
-        raise InvalidArgument("--kafka-config: expected --kafka, too")
+    brokers = given_brokers(kafka, kafka_config)
     service_config(store)  # A URL of something else is refused at once.
     named = [*_option("--store", store), *_option("--cluster", cluster)]
     around = [
@@ -149,8 +148,7 @@ def bundle(
         parts.append(BundlePart("segments", ["segments", *where]))
         if not names_doors(store):
             parts.append(BundlePart("log", ["log", *where]))
-    config = None if kafka_config is None else str(kafka_config)
-    properties = {} if kafka is None else KafkaBrokers(kafka, config).settings()
+    properties = {} if brokers is None else brokers.settings()
     secrets = Redaction(known_secrets(environment(), [given_url(store), tier], properties))
     logs = ray_logs or _newest_session()
     with (

@@ -12,7 +12,13 @@ import typer
 
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import ClusterOption, JsonOption, KafkaConfigOption, ServiceOption
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    KafkaConfigOption,
+    ServiceOption,
+    brokers_at,
+)
 from tierledger.cli.output import escaped, fitted, print_json, print_note
 from tierledger.events.errors import InvalidArgument, RejectedError, StorageUnavailable
 from tierledger.events.vocabulary import findings
@@ -116,7 +122,7 @@ async def handover_command(
         raise InvalidArgument("--metadata-partitions: expected --fresh, too")
     if to is not None and to not in DIRECTIONS:
         raise InvalidArgument(f"--to: expected {' or '.join(DIRECTIONS)}, got {to!r:.80}")
-    brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
+    brokers = brokers_at(kafka, kafka_config)
     options = StoreOptions(store, cluster)
     wish = _Wish(brokers, to, accept_losses, metadata_partitions, confirm_deletions, dry_run)
     cluster_id = await cluster_id_of(wish.brokers)

@@ -25,6 +25,7 @@ from tierledger.cli.options import (
     StoreOption,
     duration_ms,
     file_option,
+    given_brokers,
 )
 from tierledger.cli.output import error_line, note_line
 from tierledger.cli.service_manager import told_of
@@ -37,18 +38,13 @@ from tierledger.events.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
 
-    from tierledger.actors.coordinator.breaker import BreakerShares
-    from tierledger.actors.door.security.settings import DoorSecurity
-    from tierledger.actors.door.traces import Traces
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ray.service import RayConnection, RayService
-    from tierledger.events.partition.decide import Limits
     from tierledger.health.server import MetricsOptions
     from tierledger.moving.broker_versions import OldestVersion
     from tierledger.storage.kafka_brokers import KafkaBrokers
-    from tierledger.storage.process_log import LogFormat
 
 STOPS = {signal.SIGINT, signal.SIGTERM}
 
@@ -295,23 +291,18 @@ MetricsPartitionsOption = Annotated[
 ]
 
 
-class PlacementOptions(NamedTuple):
-    """How many hosts to run, and on which Ray cluster."""
+class ServeRequest(NamedTuple):
+    """What a user asks of `serve`."""
 
-    hosts: int
-    partitions_per_host: int
-    address: str | None
-    listen: str
-    advertise: str | None
-    security: DoorSecurity
-    kafka: KafkaBrokers | None
-    mirror: bool | None
-    is_new: bool
-    breaker: BreakerShares
+    store: StoreOptions
+    settings: ServiceSettings
+    """Without the store and the cluster, which are looked for when it starts."""
+    address: str | None = None
+    """The Ray cluster to run on; None: a new one on this machine."""
+    mirror: bool | None = None
+    is_new: bool = False
+    metrics: MetricsOptions | None = None
     console: str | None = None
-    nodes: int = 1
-    log_format: LogFormat = "text"
-    traces: Traces | None = None
 
 
 def serve_command(
@@ -356,8 +347,9 @@ def serve_command(
     from tierledger.actors.coordinator.breaker import BreakerShares
     from tierledger.actors.door.security.settings import DoorSecurity
     from tierledger.actors.door.traces import Traces
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.events.partition.decide import Limits
     from tierledger.health.server import MetricsOptions
-    from tierledger.storage.kafka_brokers import KafkaBrokers
 
     log_to_stderr(log_format)
     metrics = None
@@ -378,31 +370,24 @@ def serve_command(
     )
     if nodes > 1 and address is None:
         raise InvalidArgument("--nodes: expected --address, too")
-    if kafka is None and kafka_config is not None:
-        raise InvalidArgument("--kafka-config: expected --kafka, too")
-    brokers = None if kafka is None else KafkaBrokers(kafka, _text(kafka_config))
-    placement = PlacementOptions(
-        hosts,
-        partitions_per_host,
-        address,
-        listen,
-        advertise,
-        security,
-        brokers,
-        mirror,
-        new,
-        BreakerShares(breaker, topic_breaker),
-        console,
-        nodes,
-        log_format,
-        None if traces is None else Traces(traces, traces_ratio),
+    settings = ServiceSettings(
+        cluster_id="",
+        storage={},
+        limits=Limits(limit, duration_ms(tombstones, "--tombstone-retention")),
+        hosts=hosts,
+        partitions_per_host=partitions_per_host,
+        listen=listen,
+        advertise=advertise,
+        security=security,
+        kafka=given_brokers(kafka, kafka_config),
+        breaker=BreakerShares(breaker, topic_breaker),
+        log_format=log_format,
+        traces=None if traces is None else Traces(traces, traces_ratio),
+        nodes=nodes,
     )
-    options = StoreOptions(store, cluster)
-    from tierledger.events.partition.decide import Limits
-
-    limits = Limits(limit, duration_ms(tombstones, "--tombstone-retention"))
-    serving = _Serving(lambda until: _serve(options, limits, placement, metrics, until))
-    _until_stopped(serving, on_own_cluster=address is None)
+    chosen = StoreOptions(store, cluster)
+    asked = ServeRequest(chosen, settings, address, mirror, new, metrics, console)
+    _until_stopped(_Serving(asked))
 
 
 def _text(path: Path | None) -> str | None:
@@ -412,15 +397,15 @@ def _text(path: Path | None) -> str | None:
 class _Serving(threading.Thread):
     """The service in a thread of its own, since requests to Ray may block for a minute."""
 
-    def __init__(self, serve: Callable[[_Serving], Awaitable[None]]) -> None:
+    def __init__(self, asked: ServeRequest) -> None:
         super().__init__(daemon=True)
+        self.asked = asked
         self.begun = threading.Event()
         self.address: str | None = None
         """The address of the Ray cluster, once everything has started there."""
         self.error: BaseException | None = None
         self.given_up: str | None = None
         """Why this service cannot go on in this process."""
-        self._serve = serve
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -435,7 +420,7 @@ class _Serving(threading.Thread):
     async def _main(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self.begun.set()
-        await self._serve(self)
+        await _serve(self.asked, self)
 
     async def wait_for_stop(self, address: str) -> None:
         """Return when the service at `address`, which has started, is to end."""
@@ -455,7 +440,7 @@ class _Serving(threading.Thread):
         self._loop.call_soon_threadsafe(how)
 
 
-def _until_stopped(serving: _Serving, *, on_own_cluster: bool) -> None:
+def _until_stopped(serving: _Serving) -> None:
     """Serve until a signal; then end in order, or at once if Ray is gone or still starting.
 
     The signals are blocked for processes that Ray starts: they must live until all is drained.
@@ -492,7 +477,7 @@ def _until_stopped(serving: _Serving, *, on_own_cluster: bool) -> None:
                 _begin_anew()
         if serving.is_alive():
             signal.sigwait(STOPS)
-            if on_own_cluster and serving.address is None:
+            if serving.asked.address is None and serving.address is None:
                 # All that has begun ends with Ray, which cannot be left while it starts.
                 LOG.put(note_line("stopped before it served: there was nothing to drain"))
                 _leave_at_once(ExitStatus.WELL)
@@ -551,13 +536,7 @@ def _begin_anew() -> NoReturn:
     os.execve(sys.executable, sys.orig_argv, ray_cluster.ENVIRONMENT)
 
 
-async def _serve(
-    options: StoreOptions,
-    limits: Limits,
-    placement: PlacementOptions,
-    metrics: MetricsOptions | None,
-    serving: _Serving,
-) -> None:
+async def _serve(asked: ServeRequest, serving: _Serving) -> None:
     from tierledger.actors.coordinator.requests import DoorsCall
     from tierledger.actors.door.addresses import url_of
     from tierledger.actors.door.server.host_door import DoorSettings
@@ -570,40 +549,27 @@ async def _serve(
     from tierledger.storage.locate import public_url
     from tierledger.storage.process_log import LOG, RESULTS
 
-    settings = replace(
-        await _settings(options, limits, placement),
-        hosts=placement.hosts,
-        partitions_per_host=placement.partitions_per_host,
-        listen=placement.listen,
-        advertise=placement.advertise,
-        security=placement.security,
-        kafka=placement.kafka,
-        breaker=placement.breaker,
-        log_format=placement.log_format,
-        traces=placement.traces,
-        nodes=placement.nodes,
-    )
+    settings, metrics = await _settings(asked), asked.metrics
     oracle_of(settings)  # Refuses a wrong list of addresses.
     if settings.traces is not None:
         settings.traces.check()
-    if placement.kafka is not None:
-        placement.kafka.client_options()  # Refuses a wrong file.
-        await _check_brokers(placement.kafka, settings.cluster_id)
-        if not placement.is_new:
-            await _check_store(placement.kafka, settings)
-    version = OldestVersion(placement.kafka)
+    if settings.kafka is not None:
+        settings.kafka.client_options()  # Refuses a wrong file.
+        await _check_brokers(settings.kafka, settings.cluster_id)
+        if not asked.is_new:
+            await _check_store(settings.kafka, settings)
+    version = OldestVersion(settings.kafka)
     if metrics is not None:
         metrics = metrics._replace(broker=version)
-    doors = DoorSettings(placement.listen, placement.advertise, own_ip)
-    placement.security.check(doors.listen(0), WallClock().now_ms)
-    if placement.address is None:  # Hosts run on this machine only.
-        doors.refuse_taken(placement.hosts)
+    doors = DoorSettings(settings.listen, settings.advertise, own_ip)
+    settings.security.check(doors.listen(0), WallClock().now_ms)
+    if asked.address is None:  # Hosts run on this machine only.
+        doors.refuse_taken(settings.hosts)
     # The metrics end first. From then on no process may look for the coordinator: one that
     # misses it starts another.
     async with AsyncExitStack() as running, metrics_served(metrics) as served:
-        chosen = StoreOptions(options.store, settings.cluster_id)
-        start_console = _prepared_console(chosen, placement, running)
-        service = RayService(settings, served.address, placement.address, serving.give_up)
+        start_console = _prepared_console(asked, settings.cluster_id, running)
+        service = RayService(settings, served.address, asked.address, serving.give_up)
         record = await service.start()
         running.push_async_callback(_close, service)
         connection = RayConnection(service.settings)
@@ -612,7 +578,7 @@ async def _serve(
         where = f"on the Ray cluster at {record.address}, pid {record.pid}"
         # Asked before the first line: from that line on, a lost cluster ends `serve`.
         found = (await connection.coordinator.ask(DoorsCall())).values()
-        url = url_of(found, tls=placement.security.pair is not None)
+        url = url_of(found, tls=settings.security.pair is not None)
         if service.made_store:
             LOG.put(note_line(f"{store} is a new, empty store"))
         RESULTS.put(f"serving cluster {settings.cluster_id} from {store} {where}")
@@ -620,19 +586,19 @@ async def _serve(
             RESULTS.put(f"metrics at {served.address}")
         RESULTS.put(f"clients come in at {url}")
         start_console()
-        async with _following(service.settings, connection, placement, version):
+        async with _following(asked, service.settings, connection, version):
             await serving.wait_for_stop(record.address)
 
 
 def _prepared_console(
-    options: StoreOptions, placement: PlacementOptions, running: AsyncExitStack
+    asked: ServeRequest, cluster: str, running: AsyncExitStack
 ) -> Callable[[], None]:
-    """What starts the console; its address is taken now, before what takes long.
+    """A function that starts the console; its address is taken now, before what takes long.
 
     Raises:
         InvalidArgument: It cannot listen there.
     """
-    listen = placement.console
+    listen, security = asked.console, asked.settings.security
     if listen is None:
         return lambda: None
     from tierledger.actors.door.server.host_door import of_node
@@ -640,13 +606,14 @@ def _prepared_console(
     from tierledger.cli.commands.console.serving import Console, ConsoleSecurity, is_local
     from tierledger.storage.process_log import RESULTS
 
-    security = None
+    shown_to = None
     if not is_local(listen, "--console"):
-        name = placement.advertise and of_node(placement.advertise, own_ip)
-        security = ConsoleSecurity.of_door(placement.security, name)
+        advertise = asked.settings.advertise
+        name = advertise and of_node(advertise, own_ip)
+        shown_to = ConsoleSecurity.of_door(security, name)
     # As hosts come in at each other's doors: whoever starts the service need not be a client.
-    own = options._replace(doors=placement.security.as_client.config)
-    pages = Console(own, listen, "--console", security)
+    own = StoreOptions(asked.store.store, cluster, security.as_client.config)
+    pages = Console(own, listen, "--console", shown_to)
     running.callback(pages.close)
 
     def start() -> None:
@@ -656,16 +623,16 @@ def _prepared_console(
     return start
 
 
-async def _settings(
-    options: StoreOptions, limits: Limits, placement: PlacementOptions
-) -> ServiceSettings:
+async def _settings(asked: ServeRequest) -> ServiceSettings:
+    """The settings of the service, with its store and cluster."""
     from tierledger.cli.service_settings import service_settings
 
     try:
-        return await service_settings(options, limits, is_new=placement.is_new)
+        found = await service_settings(asked.store, is_new=asked.is_new)
     except RemoteResourceNotFound as error:
         error.add_note("to add a cluster to this store: --new")
         raise
+    return replace(asked.settings, cluster_id=found.cluster_id, storage=found.storage)
 
 
 async def _check_brokers(brokers: KafkaBrokers, cluster_id: str) -> None:
@@ -721,21 +688,21 @@ async def _close(service: RayService) -> None:
 
 @asynccontextmanager
 async def _following(
+    asked: ServeRequest,
     settings: ServiceSettings,
     connection: RayConnection,
-    placement: PlacementOptions,
     version: OldestVersion,
 ) -> AsyncIterator[None]:
     """Meanwhile import Kafka's metadata topic, or mirror into it, as the owner requires."""
-    if placement.kafka is None:
+    if settings.kafka is None:
         yield
         return
     from tierledger.actors.ray.cluster import beside, own_node
     from tierledger.moving.following import Following, FollowOptions
     from tierledger.moving.standby import start_standby
 
-    options = FollowOptions(placement.kafka, placement.mirror)
-    if placement.address is not None:  # Else nothing outlives this process.
+    options = FollowOptions(settings.kafka, asked.mirror)
+    if asked.address is not None:  # Else nothing outlives this process.
         await beside(lambda: start_standby(settings, options, own_node()))
     following = Following(settings, connection.coordinator, options)
     tasks = [asyncio.create_task(one.run()) for one in (following, version)]

@@ -19,13 +19,14 @@ from tierledger.cli.options import (
     OverwriteOption,
     StoreOption,
     TierOption,
+    brokers_at,
+    file_option,
 )
 from tierledger.cli.output import print_json, print_note, progress
 from tierledger.cli.settings import tier_options
 from tierledger.cli.table import PrintedTable, WideOption, print_table, size_cell, time_cell
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
-from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,8 +62,7 @@ async def undelete(
         str, typer.Option(metavar="HOST:PORT,…", help="Addresses of Kafka's brokers.")
     ],
     kafka_config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="TLS and login settings, as of Kafka's own tools."),
+        Path | None, file_option("TLS and login settings, as of Kafka's own tools.")
     ] = None,
     from_offset: Annotated[
         int | None,
@@ -129,7 +129,7 @@ async def undelete(
             f"got {to_offset}"
         )
     require_place(offsets_to, overwrite=overwrite)
-    brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
+    brokers = brokers_at(kafka, kafka_config)
     log_to_stderr()
     codec = None if compression == "none" else compression
     undeletion = Undeletion(brokers, to, IsolationLevel(isolation), codec)

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from tests.models.actors.secrets import Secrets
-from tierledger.actors.coordinator.breaker import BreakerShares
-from tierledger.actors.door.security.settings import CA_KEY, TOKEN_KEY, DoorSecurity
+from tierledger.actors.door.security.settings import CA_KEY, TOKEN_KEY
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray import service as ray_service
 from tierledger.cli.commands import serve
 from tierledger.cli.commands.console import serving
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.service_settings import client_settings
 from tierledger.events.errors import OutcomeUnknown
-from tierledger.events.partition.decide import Limits
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("lost"), asyncio.CancelledError()])
@@ -46,23 +45,12 @@ async def test_a_service_that_has_started_is_closed_whatever_happens_then(
 
     monkeypatch.setattr(ray_service, "RayService", Service)
     monkeypatch.setattr(ray_service, "RayConnection", Connection)
-    placement = serve.PlacementOptions(
-        1,
-        10,
-        "10.0.0.1:6379",
-        "127.0.0.1:0",
-        None,
-        DoorSecurity(),
-        None,
-        None,
-        False,
-        BreakerShares(),
-    )
     options = StoreOptions(f"sqlite:{tmp_path / 'store.sqlite'}", "orders")
+    asked = serve.ServeRequest(options, ServiceSettings("", {}), "10.0.0.1:6379")
     until: Any = SimpleNamespace(give_up=steps.append)  # Nothing gets so far.
 
     with pytest.raises(type(error)):
-        await serve._serve(options, Limits(), placement, None, until)
+        await serve._serve(asked, until)
 
     assert steps == ["started", "closed"]
 
@@ -82,14 +70,14 @@ async def test_the_console_of_a_service_comes_in_at_doors_as_hosts_do(
     monkeypatch.setattr(serving, "Console", Pages)
     monkeypatch.setenv("TIERLEDGER_TOKEN", "a-token-of-whoever-starts-it")
     security = Secrets(tmp_path).door()
-    placement = serve.PlacementOptions(
-        *(1, 10, None, "127.0.0.1:0", None, security, None, None, False, BreakerShares()),
+    asked = serve.ServeRequest(
+        StoreOptions(f"sqlite:{tmp_path / 'store.sqlite'}", "orders"),
+        ServiceSettings("", {}, security=security),
         console="127.0.0.1:0",
     )
-    options = StoreOptions(f"sqlite:{tmp_path / 'store.sqlite'}", "orders")
 
     async with AsyncExitStack() as running:
-        serve._prepared_console(options, placement, running)
+        serve._prepared_console(asked, "orders", running)
 
     settings = await client_settings(chosen[0])
     assert settings.storage[TOKEN_KEY] == security.host_token

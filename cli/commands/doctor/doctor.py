@@ -24,6 +24,7 @@ from tierledger.cli.options import (
     KafkaIfAnyOption,
     ServiceOption,
     duration_ms,
+    given_brokers,
 )
 from tierledger.cli.output import escaped, fitted, print_json
 from tierledger.cli.settings import service_config
@@ -85,19 +86,14 @@ def doctor(
     is written to try it is undone. docs/doctor.md lists the checks. Exit status 1: something
     failed, or is a warning.
     """
-    from tierledger.storage.kafka_brokers import KafkaBrokers
-
     log_to_stderr()
     timeout_ms = duration_ms(timeout, "--timeout")
     if timeout_ms not in DEADLINES_MS:
         raise InvalidArgument(f"--timeout: expected 100ms to 1h, got {timeout}")
-    if kafka is None and kafka_config is not None:
-        raise InvalidArgument("--kafka-config: expected --kafka, too")
+    brokers = given_brokers(kafka, kafka_config)
     service_config(store)  # A URL of something else is refused at once, as is a tier's.
     if tier is not None:
         _refuse_other(tier)
-    config = None if kafka_config is None else str(kafka_config)
-    brokers = None if kafka is None else KafkaBrokers(kafka, config)
     given = Given(StoreOptions(store, cluster), tier, brokers, backups, columns)
     states = asyncio.run(_doctor(given, timeout_ms / 1000, json=json))
     if findings(states):
