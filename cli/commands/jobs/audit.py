@@ -29,6 +29,7 @@ from tierledger.cli.output import print_note, progress
 from tierledger.cli.table import BRIEF_ID, Cell, size_cell, state_cell
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import time_text
+from tierledger.pages.texts import many, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -239,8 +240,7 @@ def _cells(row: PlainRow) -> list[object]:
 
 
 def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> None:
-    from tierledger.cli.pages.jobs.audit import audit_page
-    from tierledger.cli.pages.stamp import stamp_of
+    from tierledger.cli.pages.jobs.audit import audit_content
     from tierledger.pipeline.jobs.audit.kinds import FINDINGS, AuditKind
     from tierledger.tiering.layouts.listed_objects import nothing_whole
 
@@ -251,9 +251,15 @@ def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> 
     facts = {"cluster": made.cluster, **facts}
     not_seen = [one.reason for one in made.unseen]
     shown = {"not seen": "; ".join(not_seen[:SHOWN_MAX])} if not_seen else {}
-    if job.page is not None:
-        head = {**facts, **shown, "engine": engine}
-        write_page(job, audit_page(head, made, stamp_of(job.store)))
+    objects, size = many(made.listed.objects, "object"), size_text(made.listed.size_in_bytes)
+    head = {
+        **facts,
+        **shown,
+        "engine": engine,
+        "listed": f"{objects}, {size}",
+        "partitions": made.partitions,
+    }
+    write_page(job, "audit.html", head, made.damaged, lambda: audit_content(made.digest))
     end(
         job,
         {

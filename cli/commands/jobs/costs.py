@@ -35,6 +35,7 @@ def costs(
     Prices are yours (--prices). What costs money is no failure: exit code 0, or 3 if some logs
     are damaged; they are named and left out.
     """
+    from tierledger.cli.pages.jobs.costs import costs_content
     from tierledger.pipeline.jobs.costs import CostDigest, summed
     from tierledger.pipeline.prices import checked
     from tierledger.pipeline.tables.costs import TIER, TRASH, costs_table
@@ -51,18 +52,13 @@ def costs(
     currency = stated.currency
     whole = {what: summed(row[what] for row in rows) for what in (TIER, TRASH)}
     head = {"cluster": plan.store.cluster or "", **as_of_fact(job), "currency": currency}
-    if job.page is not None:
-        from tierledger.cli.pages.jobs.costs import costs_page
-        from tierledger.cli.pages.stamp import stamp_of
-
-        page = costs_page(
-            {**head, "engine": made.engine},
-            (by, rows),
-            whole,
-            made.damaged,
-            stamp_of(job.store),
-        )
-        write_page(job, page)
+    write_page(
+        job,
+        "costs.html",
+        {**head, "engine": made.engine},
+        made.damaged,
+        lambda: costs_content(currency, by, rows, whole),
+    )
     end(
         job,
         {

@@ -18,10 +18,8 @@ from tierledger.cli.table import size_cell, state_cell
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tierledger.cli.commands.jobs.job import TableResult
-    from tierledger.pipeline.jobs.coverage.job import CoverageDigest, Totals
+    from tierledger.pipeline.jobs.coverage.job import Totals
     from tierledger.pipeline.table_columns import PlainRow
-    from tierledger.pipeline.tables.plan import TablePlan
 
 PARTITIONS_DRAWN_MAX = 200
 """Partitions on the page, the worst first; the others are counted."""
@@ -39,17 +37,29 @@ def coverage(job: Job) -> None:
     Exit code 1: there are holes or orphaned epochs. 3: some logs are damaged; they are named
     and left out.
     """
+    from tierledger.cli.pages.jobs.coverage import coverage_content
     from tierledger.pipeline.jobs.coverage.job import COVERAGE, CoverageDigest
     from tierledger.pipeline.jobs.coverage.rules import FINDINGS
 
     job.check()
     strips_max = 0 if job.page is None else PARTITIONS_DRAWN_MAX
-    digest = CoverageDigest(SHOWN_MAX, strips_max, ROWS_DRAWN_MAX)
     plan = job.planned(COVERAGE)
-    made = answered(job, plan, digest)
-    if job.page is not None:
-        _draw(job, plan, made)
-    of = made.digest.totals
+    made = answered(job, plan, CoverageDigest(SHOWN_MAX, strips_max, ROWS_DRAWN_MAX))
+    digest = made.digest
+    facts = {
+        "cluster": plan.store.cluster or "",
+        "partitions": f"{len(plan.logs)}, of which {digest.partitions} have segments",
+        "engine": made.engine,
+        **as_of_fact(job),
+    }
+    write_page(
+        job,
+        "coverage.html",
+        facts,
+        made.damaged,
+        lambda: coverage_content(digest.totals, digest.strips(), digest.partitions),
+    )
+    of = digest.totals
     counted = ("orphaned_epoch", "recovered", "overlap", "unfinished")
     unlisted = [kind for kind in counted if of[kind].rows and kind not in FINDINGS]
     if unlisted and not job.json:
@@ -69,7 +79,7 @@ def coverage(job: Job) -> None:
         },
         columns=COLUMNS,
         spare=SPARE,
-        worst=made.digest.worst(),
+        worst=digest.worst(),
         cells=_cells,
         found=sum(of[kind].rows for kind in FINDINGS),
         damaged=made.damaged,
@@ -90,21 +100,3 @@ def _cells(row: PlainRow) -> list[object]:
         row["segments"],
         size_cell(row["size_in_bytes"]),
     ]
-
-
-def _draw(job: Job, plan: TablePlan, made: TableResult[CoverageDigest]) -> None:
-    from tierledger.cli.pages.jobs.coverage import coverage_page
-    from tierledger.cli.pages.stamp import stamp_of
-
-    digest = made.digest
-    facts = {
-        "cluster": plan.store.cluster or "",
-        "partitions": f"{len(plan.logs)}, of which {digest.partitions} have segments",
-        "engine": made.engine,
-    }
-    facts |= as_of_fact(job)
-    strips, stamp = digest.strips(), stamp_of(job.store)
-    write_page(
-        job,
-        coverage_page(facts, digest.totals, strips, digest.partitions, made.damaged, stamp),
-    )

@@ -373,11 +373,30 @@ def write_table(session: SparkSession, job: Job, frame: DataFrame, tasks: int | 
         return write(frame, folder, job.format)
 
 
-def write_page(job: Job, html: str) -> None:
-    """Write the job's page; it appears when it is complete."""
-    assert job.page is not None, "asked to draw nowhere"
+def write_page(
+    job: Job,
+    template: str,
+    facts: Mapping[str, object],
+    damaged: Sequence[DamagedLog],
+    content: Callable[[], Mapping[str, object]],
+) -> None:
+    """Write the job's page, if one is asked for; it appears when it is complete.
+
+    Args:
+        job: The user's request.
+        template: The page's template, which extends `job.html`.
+        facts: What is at the top of the page, by name.
+        damaged: Logs that were left out.
+        content: Makes what the template shows beside these.
+    """
+    if job.page is None:
+        return
+    from tierledger.cli.pages.stamp import stamp_of
+    from tierledger.pages.environment import render
+
+    shown = {"stamp": stamp_of(job.store), "facts": facts, "damaged": damaged}
     with complete_file(job.page, overwrite=job.overwrite) as file:
-        file.write(html.encode())
+        file.write(render(template, **shown, **content()).encode())
 
 
 @contextmanager

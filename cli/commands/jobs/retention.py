@@ -25,6 +25,7 @@ from tierledger.cli.options import (
     UNITS_BYTES,
     UNITS_MS,
     KafkaConfigOption,
+    given_brokers,
     number_with_unit,
     whole_number,
 )
@@ -32,7 +33,6 @@ from tierledger.cli.output import shortened
 from tierledger.cli.table import money_cell, size_cell
 from tierledger.events.errors import InvalidArgument, RejectedError
 from tierledger.events.typed_fields import time_text
-from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
     from tierledger.pipeline.prices import Prices
     from tierledger.pipeline.table_columns import PlainRow
+    from tierledger.storage.kafka_brokers import KafkaBrokers
 
 SETTINGS = {"retention.ms": UNITS_MS, "retention.bytes": UNITS_BYTES}
 """Settings of a what-if, and their units; one that is not given keeps everything."""
@@ -112,12 +113,9 @@ def retention(
     """
     values = parse_what_if(what_if)
     stated = stated_version(kafka_version)
-    if kafka is None and kafka_config is not None:
-        raise InvalidArgument("--kafka-config: expected --kafka, too")
+    brokers = given_brokers(kafka, kafka_config)
     check_group(by, prices, labels)
     stated_money = stated_prices(prices, labels)
-    config = None if kafka_config is None else str(kafka_config)
-    brokers = None if kafka is None else KafkaBrokers(kafka, config)
     then_ms = stated_time_ms(now, "--now")
     now_ms = clock_ms() if then_ms is None else then_ms
     until_ms = stated_time_ms(until, "--until")
@@ -196,6 +194,7 @@ def _run(
     prices: Prices | None,
     by: str,
 ) -> None:
+    from tierledger.cli.pages.jobs.retention import retention_content
     from tierledger.pipeline.jobs.retention.deletions import RetentionQuestion
     from tierledger.pipeline.jobs.retention.job import (
         RetentionDigest,
@@ -240,13 +239,14 @@ def _run(
     head["kafka version"], head["kafka version told by"] = map(str, rules)
     if question.until_ms > question.now_ms:
         head["until"] = time_text(question.until_ms)
-    if job.page is not None:
-        from tierledger.cli.pages.jobs.retention import retention_page
-        from tierledger.cli.pages.stamp import stamp_of
-
-        shown = {**head, **asked, **money, "engine": made.engine}
-        page = retention_page(shown, question, digest, made.damaged, stamp_of(job.store))
-        write_page(job, page)
+    shown = {**head, **asked, **money, "engine": made.engine}
+    write_page(
+        job,
+        "retention.html",
+        shown,
+        made.damaged,
+        lambda: retention_content(question, digest),
+    )
     end(
         job,
         {**head, **asked, "partitions": len(plan.logs), **_totals(digest), **money},

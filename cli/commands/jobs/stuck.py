@@ -90,21 +90,20 @@ def limits(given: Sequence[str]) -> dict[str, int]:
 
 
 def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
-    from tierledger.cli.pages.jobs.stuck import stuck_page
-    from tierledger.cli.pages.stamp import stamp_of
+    from tierledger.cli.pages.jobs.stuck import stuck_content
     from tierledger.pipeline.jobs.stuck import StuckDigest, stuck_table
 
     plan = job.planned(stuck_table(now_ms, limits_ms))
     made = answered(job, plan, StuckDigest(ROWS_MAX))
     totals, oldest = made.digest.totals, made.digest.oldest()
-    if job.page is not None:
-        facts = {
-            "cluster": plan.store.cluster or "",
-            "now": time_text(now_ms),
-            "engine": made.engine,
-        }
-        page = stuck_page(facts, totals, limits_ms, oldest, made.damaged, stamp_of(job.store))
-        write_page(job, page)
+    facts = {
+        "cluster": plan.store.cluster or "",
+        "now": time_text(now_ms),
+        "engine": made.engine,
+    }
+    write_page(
+        job, "stuck.html", facts, made.damaged, lambda: stuck_content(totals, limits_ms, oldest)
+    )
     end(
         job,
         {

@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from tierledger.cli.pages.jobs.groups import GROUPS_SHOWN, PartitionGroup, groups_of
 from tierledger.cli.pages.jobs.strips import Share, shares
-from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS, Look, spelled
 from tierledger.pages.drawing import PlotRow
-from tierledger.pages.environment import render
 from tierledger.pages.texts import count_text, many, size_text
 from tierledger.pipeline.jobs.audit.kinds import FINDINGS, AuditKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tierledger.pages.environment import Stamp
-    from tierledger.pipeline.jobs.audit.rows import Audit, KindTotal, PartitionTotals
+    from tierledger.pipeline.jobs.audit.rows import AuditDigest, KindTotal, PartitionTotals
     from tierledger.pipeline.table_columns import PlainRow
 
 GROUPS_MAX: Final = 200
@@ -38,32 +35,21 @@ EXPECTED: Final = (
 OTHERS: Final = tuple(kind for kind in AuditKind if kind not in EXPECTED)
 
 
-def audit_page(facts: Mapping[str, object], made: Audit, stamp: Stamp) -> str:
-    """The page as HTML, with `facts` at the top."""
-    listed, totals = made.listed, made.digest.totals
-    rows, partitions = made.digest.worst(), made.digest.partitions
-    finished = sum(totals[kind].rows for kind in EXPECTED)
-    return render(
-        "audit.html",
-        stamp=stamp,
-        facts={
-            **facts,
-            "listed": f"{many(listed.objects, 'object')}, {size_text(listed.size_in_bytes)}",
-            "partitions": made.partitions,
-        },
-        words={kind: WORDS[kind] for kind in AuditKind},
-        counts={kind: total.rows for kind, total in totals.items()},
-        finished=finished,
-        unreadable=sum(totals[kind].rows for kind in UNREADABLE),
-        costly=sum(totals[kind].rows for kind in COSTLY),
-        overview=_overview(totals),
-        groups=_groups(partitions, rows),
-        groups_shown=GROUPS_SHOWN,
-        partitions=len(partitions),
-        found=sum(totals[kind].rows for kind in FINDINGS),
-        moment=time_text,
-        damaged=made.damaged,
-    )
+def audit_content(digest: AuditDigest) -> dict[str, object]:
+    """What `audit.html` shows."""
+    totals, partitions = digest.totals, digest.partitions
+    return {
+        "words": {kind: WORDS[kind] for kind in AuditKind},
+        "counts": {kind: total.rows for kind, total in totals.items()},
+        "finished": sum(totals[kind].rows for kind in EXPECTED),
+        "unreadable": sum(totals[kind].rows for kind in UNREADABLE),
+        "costly": sum(totals[kind].rows for kind in COSTLY),
+        "overview": _overview(totals),
+        "groups": _groups(partitions, digest.worst()),
+        "groups_shown": GROUPS_SHOWN,
+        "partitions": len(partitions),
+        "found": sum(totals[kind].rows for kind in FINDINGS),
+    }
 
 
 def _overview(totals: Mapping[AuditKind, KindTotal]) -> list[PlotRow]:

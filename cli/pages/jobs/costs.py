@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tierledger.cli.pages.jobs.strips import ValueBar, bars
 from tierledger.cli.table import money_cell
 from tierledger.events.vocabulary import Look
-from tierledger.pages.environment import render
 from tierledger.pages.texts import size_text
 from tierledger.pipeline.tables.costs import TIER, TRASH
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from decimal import Decimal
 
-    from tierledger.pages.environment import Stamp
-    from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.prices import Cost
     from tierledger.pipeline.table_columns import PlainRow
 
@@ -26,32 +23,19 @@ DRAWN_MAX = 25
 UNLABELLED = "no label"
 
 
-def costs_page(
-    facts: Mapping[str, object],
-    grouped: tuple[str, Sequence[PlainRow]],
-    whole: Mapping[str, Cost],
-    damaged: Sequence[DamagedLog],
-    stamp: Stamp,
-) -> str:
-    """The page as HTML, with `facts` at the top, among them the currency.
-
-    `grouped` is what the rows are by, and the rows; `whole` the sums of the tier and the trash.
-    """
-    by, rows = grouped
-    return render(
-        "costs.html",
-        stamp=stamp,
-        words={},
-        facts=facts,
-        by=by,
-        rows=rows,
-        name=lambda row: _name(row, by),
-        whole=whole,
-        bars=bars(_bars(rows, by, str(facts["currency"]))),
-        drawn_max=DRAWN_MAX,
-        money=_money,
-        damaged=damaged,
-    )
+def costs_content(
+    currency: str, by: str, rows: Sequence[PlainRow], whole: Mapping[str, Cost]
+) -> dict[str, object]:
+    """What `costs.html` shows; `whole` has the sums of the tier and the trash."""
+    return {
+        "by": by,
+        "rows": rows,
+        "name": lambda row: _name(row, by),
+        "whole": whole,
+        "bars": bars(_bars(rows, by, currency)),
+        "drawn_max": DRAWN_MAX,
+        "money": _money,
+    }
 
 
 def _money(value: Decimal) -> str:

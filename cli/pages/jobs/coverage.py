@@ -8,7 +8,6 @@ from tierledger.cli.pages.jobs.groups import GROUPS_SHOWN, PartitionGroup, group
 from tierledger.cli.pages.jobs.strips import StripMark, strip
 from tierledger.events.vocabulary import WORDS as VOCABULARY
 from tierledger.events.vocabulary import spelled
-from tierledger.pages.environment import render
 from tierledger.pages.texts import count_text, many, size_text
 from tierledger.pipeline.jobs.coverage.rules import CoverageKind
 
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.pages.drawing import PlotRow
-    from tierledger.pages.environment import Stamp
-    from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.jobs.coverage.job import Strip, Totals
     from tierledger.pipeline.table_columns import PlainRow
 
@@ -32,32 +29,22 @@ LISTED = ("hole", "orphaned_epoch", "overlap", "recovered", "unfinished")
 """Kinds that are listed, in this order."""
 
 
-def coverage_page(
-    facts: Mapping[str, object],
-    totals: Mapping[str, Totals],
-    strips: Sequence[Strip],
-    partitions: int,
-    damaged: Sequence[DamagedLog],
-    stamp: Stamp,
-) -> str:
-    """The page as HTML, with `facts` at the top.
+def coverage_content(
+    totals: Mapping[str, Totals], strips: Sequence[Strip], partitions: int
+) -> dict[str, object]:
+    """What `coverage.html` shows.
 
     `totals` are of all `partitions` that have segments; those of `strips` are drawn.
     """
-    drawn = [one for one in strips if one.rows]
-    return render(
-        "coverage.html",
-        stamp=stamp,
-        facts=facts,
-        totals=totals,
-        words=WORDS,
-        counts={kind: totals[kind].rows for kind in LISTED},
-        groups=groups_of(_group(one) for one in drawn),
-        groups_shown=GROUPS_SHOWN,
-        partitions=partitions,
-        found=sum(totals[kind].rows for kind in LISTED),
-        damaged=damaged,
-    )
+    return {
+        "totals": totals,
+        "words": WORDS,
+        "counts": {kind: totals[kind].rows for kind in LISTED},
+        "groups": groups_of(_group(one) for one in strips if one.rows),
+        "groups_shown": GROUPS_SHOWN,
+        "partitions": partitions,
+        "found": sum(totals[kind].rows for kind in LISTED),
+    }
 
 
 def _group(one: Strip) -> PartitionGroup:

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 from tierledger.cli.pages.jobs.strips import ValueBar, bars
 from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import Look
-from tierledger.pages.environment import render
 from tierledger.pages.texts import many, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from tierledger.pages.environment import Stamp
-    from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.jobs.retention.deletions import RetentionQuestion
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
     from tierledger.pipeline.table_columns import PlainRow
@@ -31,30 +28,20 @@ REASONS = {
 }
 
 
-def retention_page(
-    facts: Mapping[str, object],
-    question: RetentionQuestion,
-    digest: RetentionDigest,
-    damaged: Sequence[DamagedLog],
-    stamp: Stamp,
-) -> str:
-    """The page as HTML, with `facts` at the top."""
+def retention_content(
+    question: RetentionQuestion, digest: RetentionDigest
+) -> dict[str, object]:
+    """What `retention.html` shows."""
     topics = digest.topics()
-    return render(
-        "retention.html",
-        stamp=stamp,
-        words={},
-        facts=facts,
-        question=question,
-        topics=topics,
-        topic_bars=bars(_topic_bars(topics)),
-        drawn_max=TOPICS_DRAWN,
-        time_bars=bars(_time_bars(digest.times(), question)),
-        reasons=digest.reasons(),
-        meanings=REASONS,
-        moment=time_text,
-        damaged=damaged,
-    )
+    return {
+        "question": question,
+        "topics": topics,
+        "topic_bars": bars(_topic_bars(topics)),
+        "drawn_max": TOPICS_DRAWN,
+        "time_bars": bars(_time_bars(digest.times(), question)),
+        "reasons": digest.reasons(),
+        "meanings": REASONS,
+    }
 
 
 def _topic_bars(topics: Sequence[PlainRow]) -> list[ValueBar]:

@@ -1,5 +1,6 @@
 """A page of each kind, with a few made-up items that show all that the page can show."""
 
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,17 @@ from tests.models.storage.partition_logs import (
     partition,
     updated,
 )
-from tierledger.cli.pages.jobs.audit import EXPECTED, audit_page
-from tierledger.cli.pages.jobs.costs import costs_page
-from tierledger.cli.pages.jobs.coverage import coverage_page
-from tierledger.cli.pages.jobs.retention import retention_page
-from tierledger.cli.pages.jobs.stuck import stuck_page
+from tierledger.cli.pages.jobs.audit import EXPECTED, audit_content
+from tierledger.cli.pages.jobs.costs import costs_content
+from tierledger.cli.pages.jobs.coverage import coverage_content
+from tierledger.cli.pages.jobs.retention import retention_content
+from tierledger.cli.pages.jobs.stuck import stuck_content
 from tierledger.cli.pages.report.page import report_page
 from tierledger.events import log_events as log
-from tierledger.pages.environment import Stamp
+from tierledger.pages.environment import Stamp, render
 from tierledger.pipeline.folding.task import DamagedLog
-from tierledger.pipeline.inventory import ListingTotals
 from tierledger.pipeline.jobs.audit.kinds import AuditKind
-from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
+from tierledger.pipeline.jobs.audit.rows import AuditDigest
 from tierledger.pipeline.jobs.costs import CostDigest, summed
 from tierledger.pipeline.jobs.coverage.job import Strip, Totals
 from tierledger.pipeline.jobs.coverage.rules import CoverageKind
@@ -38,8 +38,14 @@ from tierledger.simulation.explain.page import page as run_page
 DEPLOY = Path(__file__).parents[3] / "deploy"
 NOW_MS = 1_795_000_000_000
 DAY_MS = 86_400_000
-FACTS = {"cluster": "c", "engine": "local"}
+FACTS = {"cluster": "c", "engine": "local", "currency": "EUR"}
 STAMP = Stamp("2026-11-28T09:31:02Z", "0.1.0", "sqlite:ledger.sqlite")
+
+
+def job_page(
+    template: str, content: Mapping[str, object], damaged: Sequence[DamagedLog] = ()
+) -> str:
+    return render(template, stamp=STAMP, facts=FACTS, damaged=damaged, **content)
 
 
 def report(topic: str = "payments") -> str:
@@ -108,7 +114,7 @@ def coverage(topic: str = "payments") -> str:
     strips = [
         Strip(topic, "id", at, {}, [row | {"partition": at} for row in rows]) for at in range(3)
     ]
-    return coverage_page(FACTS, totals, strips, 700, damaged(topic), STAMP)
+    return job_page("coverage.html", coverage_content(totals, strips, 700), damaged(topic))
 
 
 def lone_segments() -> str:
@@ -128,7 +134,8 @@ def lone_segments() -> str:
         for start, end in ((0, 999), (500_000, 500_000), (999_999, 999_999))
     ]
     totals = {str(kind): Totals(3, 300, 4_500_000) for kind in CoverageKind}
-    return coverage_page(FACTS, totals, [Strip("orders", "id", 0, {}, rows)], 1, [], STAMP)
+    strips = [Strip("orders", "id", 0, {}, rows)]
+    return job_page("coverage.html", coverage_content(totals, strips, 1))
 
 
 def stuck(topic: str = "payments") -> str:
@@ -151,7 +158,7 @@ def stuck(topic: str = "payments") -> str:
     ]
     totals = dict.fromkeys(states[:2], (3, 12288)) | {states[2]: (594, 12_288)}
     limits = dict.fromkeys([*states, "DELETE_PARTITION_STARTED"], DAY_MS)
-    return stuck_page(FACTS, totals, limits, rows, [], STAMP)
+    return job_page("stuck.html", stuck_content(totals, limits, rows))
 
 
 def audit(topic: str = "payments") -> str:
@@ -160,7 +167,7 @@ def audit(topic: str = "payments") -> str:
     for number in range(3):
         for at, kind in enumerate(AuditKind):
             digest.take(_audited(kind, topic, number, at))
-    return audit_page(FACTS, audit_of(digest, topic), STAMP)
+    return job_page("audit.html", audit_content(digest), damaged(topic))
 
 
 def lossy_audit() -> str:
@@ -171,11 +178,7 @@ def lossy_audit() -> str:
             AuditKind.WHOLE if number % 20 == 0 and number < 800 else AuditKind.MISSING_OBJECT
         )
         digest.take(_audited(kind, f"topic-{number % 10}", number % 60, number))
-    return audit_page(FACTS, audit_of(digest, "damaged"), STAMP)
-
-
-def audit_of(digest: AuditDigest, topic: str) -> Audit:
-    return Audit("c", 60, ListingTotals(1234, 5_000_000, NOW_MS), digest, damaged(topic), ())
+    return job_page("audit.html", audit_content(digest), damaged("damaged"))
 
 
 def _audited(kind: AuditKind, topic: str, partition: int, number: int) -> dict[str, Any]:
@@ -217,7 +220,7 @@ def retention(topic: str = "payments") -> str:
             digest.take(
                 {"what": "segment", "reason": reason, "at_ms": at_ms, "size_in_bytes": 500}
             )
-    return retention_page(FACTS, question, digest, [], STAMP)
+    return job_page("retention.html", retention_content(question, digest))
 
 
 def costs(topic: str = "payments") -> str:
@@ -238,7 +241,7 @@ def costs(topic: str = "payments") -> str:
         )
     rows = digest.rows(prices, "topic")
     whole = {what: summed(row[what] for row in rows) for what in ("tier", "trash")}
-    return costs_page({**FACTS, "currency": "EUR"}, ("topic", rows), whole, [], STAMP)
+    return job_page("costs.html", costs_content("EUR", "topic", rows, whole))
 
 
 JOBS = {
