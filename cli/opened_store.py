@@ -144,7 +144,7 @@ def note_later(log: object) -> None:
 async def ask_timed(
     reader: PartitionReader, as_of: AsOf | None, question: Callable[[PartitionState], T]
 ) -> tuple[T, int]:
-    """The same, and by how much (ms) the log's time is ahead of now; 0 if it is not."""
+    """The answer, as of `ask`, and by how much (ms) the log's time is ahead of now, or 0."""
 
     def with_time(state: PartitionState) -> tuple[T, int]:
         return question(state), state.log_time_ms

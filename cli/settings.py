@@ -99,7 +99,11 @@ def store_config(option: str | None) -> Mapping[str, object]:
 
 
 def service_config(option: str | None) -> Mapping[str, object]:
-    """The same for a command that asks a service, which its doors may name, too."""
+    """The settings of the store, or of a service's doors, for a command that asks a service.
+
+    Raises:
+        InvalidArgument: It names neither.
+    """
     return _config(option, f"{_STORES}, or of a running service, {SCHEME}HOST:PORT")
 
 

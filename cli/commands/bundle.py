@@ -75,11 +75,12 @@ class BundlePart(NamedTuple):
 
 
 class MadePart(NamedTuple):
-    """The same once it has run."""
+    """What the command of a part has printed, and said on standard error."""
 
     printed: str
     said: str
     facts: dict[str, Any]
+    """Its entry in the bundle's index."""
 
 
 def bundle(

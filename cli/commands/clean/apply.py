@@ -208,7 +208,7 @@ def _still_so(
     doing: list[DeadWeight] = []
     changed: list[DeadWeight] = []
     for one in made.weights:
-        rest = _undone(one, taken, there)
+        rest = _rest_of(one, taken, there)
         if rest is None or _is_done(one, world):
             continue
         if _is_begun(one, world) or bases.get(rest.place_in_plan) == rest.basis:
@@ -226,10 +226,14 @@ def _still_so(
     return doing
 
 
-def _undone(
+def _rest_of(
     one: DeadWeight, taken: SeenQuarantine | None, there: Set[str]
 ) -> DeadWeight | None:
-    """The part of it whose objects are not in quarantine yet, or still `there`, too."""
+    """What is left to do of one segment; None: nothing.
+
+    A bucket moves an object by a copy and a deletion, and a command may be killed between the
+    two. So what is in quarantine and still `there`, too, has to be moved again.
+    """
     import msgspec
 
     if taken is None or not one.can_undo:

@@ -43,7 +43,7 @@ class MoveStep(NamedTuple):
 
 
 class HeldThing(NamedTuple):
-    """Something that nobody may do at the moment."""
+    """What brokers may not do at the moment: write, or delete."""
 
     what: str
     since_ms: int | None
@@ -71,7 +71,7 @@ class ToldMove(NamedTuple):
 
 
 class MoveView(NamedTuple):
-    """All that the page shows."""
+    """What the page "Owner and moves" shows."""
 
     owner: str
     verdict: tuple[str, str, str]

@@ -70,7 +70,7 @@ class ConsoleSecurity(NamedTuple):
 
     @classmethod
     def of_door(cls, door: DoorSecurity, advertise: str | None) -> ConsoleSecurity | None:
-        """The same certificate and tokens as a service's hosts have; None: they lack some."""
+        """The certificate and tokens that a service's hosts have; None: they lack some."""
         if door.pair is None or door.tokens is None:
             return None
         name = None if advertise is None else urlsplit(f"//{advertise}").hostname

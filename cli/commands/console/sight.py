@@ -40,10 +40,10 @@ LISTED_S = 5.0
 """The least time between two lists of all partitions."""
 
 SERVICE_S = 2.0
-"""The time between two looks at the service,"""
+"""The time between two looks at the service."""
 
 MOVING_S = 0.5
-"""and while the metadata moves, which takes seconds."""
+"""The same while the metadata moves, which is over in seconds."""
 
 HISTORY_S = 0.25
 """How long one look reads on in logs that pages tell the past of."""
@@ -179,7 +179,7 @@ class Sight:
         self._changed = asyncio.Event()
 
     def _tell_sometimes(self) -> None:
-        """The same, but once a second: making pages takes from what they wait for."""
+        """Have open pages look, once a second at most: making one delays what it waits for."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._told_s >= ROUND_S:
             self._told_s = now_s
@@ -366,7 +366,7 @@ def _told(view: ClusterView | None) -> object:
 
 
 def _told_of(known: Mapping[str, Any]) -> object:
-    """The same of the coordinator: owner, brokers, what they compared, Kafka's topic."""
+    """What pages show of the coordinator's status, to be compared with what it was before."""
     plugins = [
         tuple(one[name] for name in ("broker_id", "mode", "owner_epoch", "is_idle", "trouble"))
         for one in known["attending"]

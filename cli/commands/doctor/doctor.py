@@ -125,10 +125,11 @@ def end_at_once() -> NoReturn:
 
 
 async def look(given: Given, deadline_s: float, tell: Callable[[CheckLine], None]) -> bool:
-    """Look at all that was given; `tell` gets each line, in their order.
+    """Run all checks, and hand each line to `tell`, in their order; whether all has ended.
 
-    Returns whether nothing is left of it. Otherwise the system keeps a thread, as on a disk
-    that is gone, and that would keep the process.
+    If not, a thread hangs in the system, as it does on a disk that is gone. No thread can be
+    ended from outside, and Python waits for all of them at its own end: only `end_at_once`
+    ends the process then.
     """
     from tierledger.cli.commands.doctor.checks import CHECKS
 

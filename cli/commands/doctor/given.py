@@ -93,10 +93,10 @@ class Given:
         return await self._once("settings", lambda: client_settings(self.options))
 
     async def read_store(self) -> ServiceSettings:
-        """The same, once the store was read.
+        """The settings of a client of the service, whose store was read for them.
 
         Raises:
-            UnseenError: It cannot be.
+            UnseenError: It cannot be read, which another check tells.
         """
         try:
             return await self.settings()
@@ -179,10 +179,10 @@ class Given:
         return await self._once("kafka", lambda: kafka_cluster(self.brokers))
 
     async def each_broker(self) -> KafkaCluster:
-        """The same.
+        """Where Kafka's brokers are, for a check that is about each of them.
 
         Raises:
-            UnseenError: No broker answers.
+            UnseenError: No broker answers, which another check tells.
         """
         try:
             return await self.kafka()

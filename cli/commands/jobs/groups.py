@@ -73,7 +73,7 @@ def jobs_group() -> typer.Typer:
 
 
 def spark_group() -> typer.Typer:
-    """Both, as they were called when they always ran Spark."""
+    """The commands of `tables` and of `jobs`, under the name that both had."""
     group = group_of("The former name of `tables` and `jobs`; it goes on working.", {})
     _add_tables(group)
     _add_jobs(group)

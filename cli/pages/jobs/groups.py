@@ -20,7 +20,7 @@ OPEN_MAX: Final = 12
 
 
 class PartitionGroup(NamedTuple):
-    """A partition."""
+    """A partition on a job's page: its drawing, and its findings to unfold."""
 
     row: PlotRow
     topic_id: str
