@@ -95,7 +95,7 @@ class Lives(NamedTuple):
         return self.ever[self.there]
 
     def without(self, odd: Collection[int], logs: Numbers) -> Lives:
-        """The same without the logs `odd`; `logs` has the number of each row's log."""
+        """The segments of all but the logs `odd`; `logs` has the number of each row's log."""
         if not odd:
             return self
         kept = ~in_logs(logs[self.ever], odd)

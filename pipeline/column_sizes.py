@@ -53,7 +53,7 @@ class _EpochEntries(NamedTuple):
         return cls(begins[:-1], np.diff(begins), maps.keys.to_numpy(), maps.items.to_numpy())
 
     def of_events(self, at: Numbers) -> _EpochEntries:
-        """Those of the events `at` alone, one after another."""
+        """The leader epochs of the events `at` alone, one after another."""
         counts, begins = self.counts[at], self.begins[at]
         before = np.cumsum(counts) - counts
         places = np.arange(counts.sum()) + np.repeat(begins - before, counts)
@@ -170,7 +170,7 @@ class _Sums:
         np.add.at(self._sums[first + 1], at, sizes)
 
     def of(self, places: Numbers) -> Numbers:
-        """Of these places: four columns, with a row for each place and state."""
+        """Four columns of sums, with a row for each of these places and each state."""
         return self._sums.reshape(4, -1, len(KEPT_STATES))[:, places].reshape(4, -1)
 
 

@@ -136,7 +136,7 @@ def _events(rows: OrderedRows, tips: Sequence[TopicIdPartition], cluster: str) -
 
 
 def _until(events: Events, as_of: AsOf) -> Events:
-    """Those of the events up to a point."""
+    """The events up to a point of their logs."""
     if as_of.position is not None:
         kept = events.positions <= as_of.position
     elif as_of.time_ms is not None:

@@ -196,7 +196,7 @@ class OffsetRanges:
         (self._held if is_held else self._deleted).append((start, end))
 
     def close(self) -> OffsetRanges:
-        """The same, for `told_of`."""
+        """These ranges, merged and in order, so that they can be searched."""
         self._held, self._deleted = _merged(self._held), _merged(self._deleted)
         return self
 

@@ -103,7 +103,7 @@ class ColumnIndex:
         cluster: str,
         schema: Any,  # noqa: ANN401 - As above.
     ) -> ColumnIndex:
-        """The same for a read, which goes on without files if their place does not answer."""
+        """The ranges of all files, for a read: of none if their place does not answer."""
         try:
             return cls.of(place, cluster, schema)
         except (OSError, StorageUnavailable, StoreRefused) as error:

@@ -55,7 +55,7 @@ class JobStore:
 
 
 async def require_cluster(store: JobStore) -> JobStore:
-    """The same store with its cluster named, after a check that the store holds it.
+    """The job's store with its cluster named, after a check that the store holds it.
 
     Raises:
         InvalidArgument: The store holds several clusters and none was named.
@@ -67,6 +67,6 @@ async def require_cluster(store: JobStore) -> JobStore:
 
 
 async def with_cluster(store: JobStore, catalog: Catalog) -> JobStore:
-    """The same as `require_cluster`, of a store that is open."""
+    """The job's store with its cluster named, as of `require_cluster`, if it is open."""
     cluster = chosen_cluster(await clusters(catalog.backend), catalog.cluster_id)
     return JobStore(store.config, cluster)

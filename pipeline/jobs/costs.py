@@ -60,7 +60,7 @@ class CostDigest(Digest):
 
 
 def summed(costs: Iterable[Cost]) -> Cost:
-    """All of it together."""
+    """The sum of all costs."""
     return reduce(Cost.plus, costs, Cost())
 
 

@@ -194,20 +194,17 @@ def _names(names: Sequence[str]) -> _Converter:
     return named
 
 
-def _first_of_source(values: Values, nulls: Nulls = None) -> pa.Array:  # noqa: ARG001 - None has any.
-    if isinstance(values[0], pa.Array):  # Each half is a column already.
-        return values[0].cast(pa.int32())
-    if values.count(None) == len(values):
-        return pa.nulls(len(values), pa.int32())
-    return pa.array([None if one is None else one[0] for one in values], pa.int32())
+def _of_source(place: int, kind: pa.DataType) -> _Converter:
+    """Makes a column of the partitions, or of the offsets, that sources are pairs of."""
 
+    def converted(values: Values, nulls: Nulls = None) -> pa.Array:  # noqa: ARG001 - None has any.
+        if isinstance(values[0], pa.Array):  # Each half is a column already.
+            return values[place].cast(kind)
+        if values.count(None) == len(values):
+            return pa.nulls(len(values), kind)
+        return pa.array([None if one is None else one[place] for one in values], kind)
 
-def _second_of_source(values: Values, nulls: Nulls = None) -> pa.Array:  # noqa: ARG001 - As above.
-    if isinstance(values[0], pa.Array):
-        return values[1]
-    if values.count(None) == len(values):
-        return pa.nulls(len(values), pa.int64())
-    return pa.array([None if one is None else one[1] for one in values], pa.int64())
+    return converted
 
 
 def _leader_epochs(values: Values, nulls: Nulls = None) -> pa.Array:
@@ -263,8 +260,8 @@ _CONVERTERS: dict[str, tuple[str, _Converter]] = {
     "custom_metadata": ("custom_metadata", _BYTES),
     "custom_metadata_dropped_bytes": ("dropped_bytes", _LONG),
     "txn_index_empty": ("txn_index_empty", _BOOL),
-    "source_partition": ("source", _first_of_source),
-    "source_offset": ("source", _second_of_source),
+    "source_partition": ("source", _of_source(0, pa.int32())),
+    "source_offset": ("source", _of_source(1, pa.int64())),
     "reason": ("reason", _TEXT),
 }
 """By column: the event field that fills it, and the conversion."""
@@ -370,11 +367,6 @@ class EventColumns:
     def schema(self) -> pa.Schema:
         """The schema of the batches."""
         return self._schema
-
-    @property
-    def needs_stored(self) -> bool:
-        """Whether the schema has the column `stored`."""
-        return "stored" in self._schema.names
 
     def batch(self, rows: Rows) -> pa.RecordBatch:
         """`rows` as an Arrow batch.

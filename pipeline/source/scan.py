@@ -103,7 +103,10 @@ def _are_newest(columns: Columns) -> bool:
 def _by_the_codec(
     stored: Sequence[bytes], position: int, previous: bytes
 ) -> tuple[Columns, bytes]:
-    """The same event by event: old versions are upgraded, and errors name the fault."""
+    """The columns and the last hash, event by event: as `verified`, slowly.
+
+    Events of old versions are upgraded, and an error names what is wrong and where.
+    """
     events, last = decode_events(stored, position, previous)
     rows = []
     for data, event in zip(stored, events, strict=True):
