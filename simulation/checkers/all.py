@@ -92,7 +92,7 @@ class Minimums(NamedTuple):
     fault_notes: frozenset[str] = FAULTS
 
 
-def check(  # noqa: PLR0913 - What is known of a run, each by name.
+def check(  # noqa: PLR0913 - Each kind of record of a run has its name.
     history: CallHistory,
     logs: Mapping[PartitionKey, FinalLog],
     *,
@@ -144,7 +144,7 @@ def check(  # noqa: PLR0913 - What is known of a run, each by name.
 
 
 class _Known(NamedTuple):
-    """What is known of a run, each by partition."""
+    """The records of a run by partition, and how they are judged."""
 
     calls: Mapping[PartitionKey, Sequence[Operation]]
     checkpoints: Mapping[PartitionKey, Sequence[tuple[int, bytes]]]

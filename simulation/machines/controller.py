@@ -11,10 +11,6 @@ REPEAT = 2 * S
 
 LOOK = 100 * MS
 
-CERTAIN = 8 * S
-"""If no log has changed for so long, a locked-out leader stays locked out: the pauses between
-the retries of any process are shorter."""
-
 LATE_NOTIFICATIONS = 1600 * MS
 """The time after which every notification has arrived at its broker."""
 
@@ -33,8 +29,6 @@ class Controller:
         self._released: set[int] = set()
         """Partitions that no broker hosts for the moment."""
         self._healed_at = 0
-        self._length, self._unchanged_since = 0, 0
-        """The number of batches in all logs, and since when (us) it is unchanged."""
 
     def start(self) -> None:
         """Choose the first leaders, and notify brokers; repeat that if the scenario does so."""
@@ -192,23 +186,11 @@ class Controller:
             world.recording.moment("", "well", "each true leader has written")
             world.clock.is_stopped = True
             return
-        if self._is_certain():
-            world.recording.event("locked out")
-            world.recording.moment("", "locked out", "nothing changes any more")
-            world.clock.is_stopped = True
-            return
         for number in waiting:
             broker = world.brokers[self.leader[number]]
             copy_once = world.copiers.copy_once
             world.clock.step(broker.life, copy_once, broker, number, 9, "go on", 0)
         world.clock.after(LOOK, None, self._look)
-
-    def _is_certain(self) -> bool:
-        """Whether nothing will change any more: no log has for `CERTAIN`, no claim waits."""
-        world, now = self.world, self.world.clock.now
-        if world.may_change or world.length != self._length:
-            self._length, self._unchanged_since = world.length, now
-        return now - self._unchanged_since > CERTAIN
 
     def is_well(self, number: int) -> bool:
         """Whether the true leader has completed a write that began after all had healed.

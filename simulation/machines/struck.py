@@ -213,16 +213,6 @@ class Struck(Protocol):
         """The processes of hosts that have not ended."""
         ...
 
-    @property
-    def may_change(self) -> bool:
-        """Whether something may change that no log shows yet, such as a claim's verdict."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """The number of batches in all logs."""
-        ...
-
     def batches(self, number: int) -> Sequence[bytes]:
         """The batches that were written to a partition's log, as readers get them."""
         ...

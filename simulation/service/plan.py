@@ -278,7 +278,6 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         retention_ms=pick(seed, "retention", RETENTIONS_MS),
         oracle_behind=pick(seed, "behind", (0, 0, 1)),
         oracle_delay=pick(seed, "oracle delay", (1 * MS, 20 * MS, 50 * MS)),
-        asks_kafka=True,
         has_replicas=seed % REPLICAS_EVERY == REPLICAS_FIRST,
         one_writer=chance(seed, "one writer") < 0.3,
         is_bucket=chance(seed, "bucket") < 0.5,

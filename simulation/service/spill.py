@@ -30,5 +30,5 @@ class DictSpillStore(SpillStore):
 
 
 def small_spill() -> Spill:
-    """One with a single open page, so that small worlds spill, too."""
+    """A spill with a single open page, so that small worlds spill, too."""
     return Spill(DictSpillStore(), open_max=1)

@@ -90,7 +90,10 @@ class Stage:
             yield self.keys.state(tip), StorePlace(f"{text} checkpoint", number, False)
 
     def serde_of(self, host: str) -> MetadataSerDe:
-        """That of a host's release; those that start when all heals run the newest."""
+        """What a host's release writes and reads by.
+
+        Hosts that start when all heals run the newest release.
+        """
         if host in self.scenario.upgraded or self.is_healing:
             return self.newer_serde
         return self._older_serde if host in self.scenario.outdated else self._serde

@@ -303,14 +303,6 @@ class World(Stage):
     def host_lives(self) -> list[VirtualProcess]:
         return [one for one in self.cluster.hosts.values() if not one.is_dead]
 
-    @property
-    def may_change(self) -> bool:
-        return True  # It takes long until a host is given up that has frozen.
-
-    @property
-    def length(self) -> int:
-        return len(self.store.created_at)
-
     def batches(self, number: int) -> list[bytes]:
         keys = self.store.written(self.keys.log(self.tips[number]))
         return [self.medium.state[key] for key in keys]

@@ -84,7 +84,6 @@ class Medium:
         self._armed: dict[str, list[tuple[int, int, bool]]] = {}
         self._cut_off: dict[str, tuple[int, int]] = {}
         """By site, until when (us) it cannot reach the store, and the fate of its writes."""
-        self._power_cuts = 0
 
     def heal(self) -> None:
         self._armed.clear()

@@ -62,8 +62,6 @@ class Scenario(NamedTuple):
     """How many elections the leader oracle may be behind."""
     oracle_delay: int = 0
     """How long (us) an answer of the oracle takes."""
-    asks_kafka: bool = False
-    """Whether coordinators ask the oracle about announcements that carry no epoch."""
     has_replicas: bool = False
     """Whether brokers keep replicas that are fed."""
     one_writer: bool = False
