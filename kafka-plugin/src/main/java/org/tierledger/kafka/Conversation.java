@@ -112,6 +112,8 @@ final class Conversation extends DoorStream {
 
     @Override
     void onEnd(CallFailed why) {
+        // Frames are filled in the order of ids, so the calls that wait have the highest. Any
+        // other may have reached the host: whether it was carried out, nobody here knows.
         long sent = waiting.isEmpty() ? lastId : waiting.peek().getId() - 1;
         waiting.clear();
         Map<Long, CompletableFuture<Answer>> left = new LinkedHashMap<>(owed);

@@ -106,6 +106,12 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         return this;
     }
 
+    /**
+     * A channel that calls its listeners on the loop, so that one thread has the stream's state.
+     * It repeats nothing: a stream that broke may have delivered its calls, and only who made a
+     * call can tell whether it may be made again. It connects directly, whatever the environment
+     * says of proxies. The host, not this limit, bounds how long a message is.
+     */
     private ManagedChannel channel() throws IOException {
         return OkHttpChannelBuilder
             .forTarget("dns:///" + door, credentials())

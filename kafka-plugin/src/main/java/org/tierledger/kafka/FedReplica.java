@@ -39,8 +39,9 @@ final class FedReplica implements FeedStream.Taker {
     /** Items that have arrived. */
     private long items;
     private boolean isClosed;
-    /** Heap bytes of the replica; and the room it needs to be fetched again, 0 if kept. */
+    /** Heap bytes of the replica. */
     private long bytes;
+    /** The room that a replica needs to be fetched again that was dropped; 0: it is kept. */
     private volatile long lacking;
     /** The home conversation at the time of the last item, which came from a compared log. */
     private Conversation comparedBy;

@@ -45,6 +45,7 @@ final class Loop {
         timer.shutdown();
         transports.shutdown();
         try {
+            // Not ||: both are waited for.
             if (!timer.awaitTermination(2, TimeUnit.SECONDS)
                 | !transports.awaitTermination(2, TimeUnit.SECONDS)) {
                 timer.shutdownNow();
