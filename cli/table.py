@@ -84,6 +84,14 @@ class PrintedTable(NamedTuple):
     spare: Sequence[str] = ()
     """Columns to leave out where the terminal is too narrow, the first one first."""
 
+    @classmethod
+    def of(
+        cls, rows: Sequence[Mapping[str, object]], spare: Sequence[str] = ()
+    ) -> PrintedTable:
+        """The table of rows whose values have names, all the same: those of its columns."""
+        columns = list(rows[0]) if rows else []
+        return cls(columns, [list(row.values()) for row in rows], spare)
+
 
 def id_cell(value: object) -> Cell:
     """An id; brief, only as much of it as tells it from others."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tierledger.pipeline.column_writer import WrittenColumns
     from tierledger.pipeline.source.options import SourceOptions
 
-LIST_COLUMNS = ("file", "rows", "used", "logs", "bytes")
-
 
 def columns_group() -> typer.Typer:
     return group_of(
@@ -156,10 +154,16 @@ def list_columns(
             print_json(file._asdict())
     elif found.files:
         rows = [
-            (file.file, file.rows, file.used, file.logs, size_cell(file.bytes))
+            {
+                "file": file.file,
+                "rows": file.rows,
+                "used": file.used,
+                "logs": file.logs,
+                "bytes": size_cell(file.bytes),
+            }
             for file in found.files
         ]
-        print_table(PrintedTable(LIST_COLUMNS, rows, spare=("logs", "bytes")), wide=wide)
+        print_table(PrintedTable.of(rows, ("logs", "bytes")), wide=wide)
         used = sum(file.used for file in found.files)
         since = ""
         if found.behind_since_ms is not None:

@@ -38,8 +38,6 @@ LEASE_MS = 10 * 60_000
 PROBES_MAX = 5
 """Segments of a partition of which one has to be in the tier, so that it is the right one."""
 
-COLUMNS = ("topic", "partition", "due", "bytes", "kept", "why not")
-
 
 class _Planned(NamedTuple):
     """What there is to do in one partition."""
@@ -255,17 +253,17 @@ def _show(plan: Sequence[_Planned], *, wide: bool) -> None:
         print_note("nothing that was deleted is kept")
         return
     rows = [
-        (
-            one.tip.topic,
-            one.tip.partition,
-            one.due,
-            size_cell(one.bytes),
-            one.stays,
-            one.why_not,
-        )
+        {
+            "topic": one.tip.topic,
+            "partition": one.tip.partition,
+            "due": one.due,
+            "bytes": size_cell(one.bytes),
+            "kept": one.stays,
+            "why not": one.why_not,
+        }
         for one in plan
     ]
-    print_table(PrintedTable(COLUMNS, rows, ("why not",)), wide=wide)
+    print_table(PrintedTable.of(rows, ("why not",)), wide=wide)
 
 
 def _plain(one: _Planned) -> dict[str, Any]:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.partition.state import KeptSegment
 
-COLUMNS = ("topic", "partition", "released", "bytes")
-
 
 async def release_kept(
     topic: TopicArgument,
@@ -72,7 +70,12 @@ async def release_kept(
             print_json(each)
         return
     rows = [
-        (one["topic"], one["partition"], one["released"], size_cell(one["size_in_bytes"]))
+        {
+            "topic": one["topic"],
+            "partition": one["partition"],
+            "released": one["released"],
+            "bytes": size_cell(one["size_in_bytes"]),
+        }
         for one in plain
     ]
-    print_table(PrintedTable(COLUMNS, rows), wide=False)
+    print_table(PrintedTable.of(rows), wide=False)

@@ -41,21 +41,7 @@ if TYPE_CHECKING:
     from tierledger.events.partition.state import KeptSegment, PartitionState
     from tierledger.storage.catalog import Catalog
 
-LIST_COLUMNS = (
-    "topic",
-    "id",
-    "partition",
-    "segments",
-    "bytes",
-    "due",
-    "unreleased",
-    "first",
-    "last",
-    "deleted",
-    "kept until",
-)
 LIST_SPARE = ("deleted", "id", "unreleased")
-SHOW_COLUMNS = ("id", "start", "end", "bytes", "deleted", "by", "broker", "kept until", "why")
 SHOW_SPARE = ("broker", "deleted")
 
 
@@ -103,9 +89,7 @@ async def list_kept(
         for one in plain:
             print_json(one)
     elif plain:
-        print_table(
-            PrintedTable(LIST_COLUMNS, [_cells(one) for one in plain], LIST_SPARE), wide=wide
-        )
+        print_table(PrintedTable.of([_cells(one) for one in plain], LIST_SPARE), wide=wide)
     elif not damaged:
         print_note("nothing that was deleted is kept")
     if damaged:
@@ -142,20 +126,20 @@ async def show_kept(
         print_note("nothing of it that was deleted is kept")
         return
     rows = [
-        (
-            id_cell(one["id"]),
-            one["start_offset"],
-            one["end_offset"],
-            size_cell(one["size_in_bytes"]),
-            time_cell(one["deleted_ms"]),
-            one["deleted_by"],
-            broker_cell(one["broker_id"]),
-            until_cell(one["kept_until_ms"]),
-            one["reason"] if one["purged_by"] is None else "it is being purged",
-        )
+        {
+            "id": id_cell(one["id"]),
+            "start": one["start_offset"],
+            "end": one["end_offset"],
+            "bytes": size_cell(one["size_in_bytes"]),
+            "deleted": time_cell(one["deleted_ms"]),
+            "by": one["deleted_by"],
+            "broker": broker_cell(one["broker_id"]),
+            "kept until": until_cell(one["kept_until_ms"]),
+            "why": one["reason"] if one["purged_by"] is None else "it is being purged",
+        }
         for one in plain
     ]
-    print_table(PrintedTable(SHOW_COLUMNS, rows, SHOW_SPARE), wide=wide)
+    print_table(PrintedTable.of(rows, SHOW_SPARE), wide=wide)
 
 
 async def _state(catalog: Catalog, tip: TopicIdPartition) -> PartitionState:
@@ -189,20 +173,20 @@ def _plain(state: PartitionState, due: int) -> dict[str, Any]:
     }
 
 
-def _cells(one: dict[str, Any]) -> tuple[object, ...]:
-    return (
-        one["topic"],
-        id_cell(one["topic_id"]),
-        one["partition"],
-        one["segments"],
-        size_cell(one["size_in_bytes"]),
-        one["due"],
-        one["unreleased"],
-        one["first_offset"],
-        one["last_offset"],
-        time_cell(one["deleted_ms"]),
-        until_cell(one["kept_until_ms"]),
-    )
+def _cells(one: dict[str, Any]) -> dict[str, object]:
+    return {
+        "topic": one["topic"],
+        "id": id_cell(one["topic_id"]),
+        "partition": one["partition"],
+        "segments": one["segments"],
+        "bytes": size_cell(one["size_in_bytes"]),
+        "due": one["due"],
+        "unreleased": one["unreleased"],
+        "first": one["first_offset"],
+        "last": one["last_offset"],
+        "deleted": time_cell(one["deleted_ms"]),
+        "kept until": until_cell(one["kept_until_ms"]),
+    }
 
 
 def until_cell(until_ms: int) -> object:

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 ISOLATIONS = ("read_committed", "read_uncommitted")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-COLUMNS = ("partition", "first", "end", "segments", "bytes", "newest", "begins at")
-
 
 async def undelete(
     topic: TopicArgument,
@@ -212,18 +210,18 @@ def _print_planned(plan: Sequence[Deleted], begun: Mapping[int, int]) -> None:
 
 def _print_plan(plan: Sequence[Deleted], begun: Mapping[int, int], *, wide: bool) -> None:
     rows = [
-        (
-            one.tip.partition,
-            one.first_offset,
-            one.end_offset,
-            one.segments,
-            size_cell(one.size_in_bytes),
-            time_cell(one.max_timestamp_ms),
-            begun.get(one.tip.partition, one.first_offset),
-        )
+        {
+            "partition": one.tip.partition,
+            "first": one.first_offset,
+            "end": one.end_offset,
+            "segments": one.segments,
+            "bytes": size_cell(one.size_in_bytes),
+            "newest": time_cell(one.max_timestamp_ms),
+            "begins at": begun.get(one.tip.partition, one.first_offset),
+        }
         for one in plan
     ]
-    print_table(PrintedTable(COLUMNS, rows, ("newest", "segments")), wide=wide)
+    print_table(PrintedTable.of(rows, ("newest", "segments")), wide=wide)
 
 
 async def _brought_back(

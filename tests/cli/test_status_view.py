@@ -335,9 +335,10 @@ def test_without_a_service_the_store_says_what_it_knows(store: Path) -> None:
 def test_the_help_of_status_explains_each_word_that_needs_it() -> None:
     told = invoke("status", "--help").stdout.partition("What the words mean:")[2]
 
+    found = status_of(reading({"host-0": host(served(0))}))
     tables = (
-        [*view.HOST_COLUMNS, *view.PARTITION_COLUMNS, *view.BROKER_COLUMNS],
-        [view.PLUGIN_COLUMNS[0], view.LEFT_COLUMNS[0], view.FOREIGN_COLUMNS[0]],
+        [*view._host_row(found.hosts[0]), *view._partition_row(found.partitions[0])],
+        ["incarnation", "last announcement", "plugin of", "left of", "tiered by others"],
         ["coordinator", "owner", "owner epoch", "led", "open session", "not well"],
     )
     plain = {"host", "process", "listens", "node", "topic", "partition", "leader", "broker"}

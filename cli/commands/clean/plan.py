@@ -48,7 +48,6 @@ DEFAULT_AGE = "1d"
 SHOWN_MAX = 20
 """How many segments are printed, the largest; the plan's file has all."""
 
-COLUMNS = ("kind", "topic", "partition", "segment", "bytes", "since", "evidence", "action")
 SPARE = ("action", "since")
 
 
@@ -197,7 +196,7 @@ def _show(plan: CleaningPlan, out: Path | None, *, json: bool, wide: bool) -> No
         )
         return
     if worst:
-        print_table(PrintedTable(COLUMNS, [_cells(one) for one in worst], SPARE), wide=wide)
+        print_table(PrintedTable.of([_cells(one) for one in worst], SPARE), wide=wide)
     for left in sorted(plan.left, key=lambda one: -one.size_in_bytes)[:SHOWN_MAX]:
         print_note(f"{left_text(left)}: left, {left.reason}: {left.detail}")
     by_kind = [
@@ -231,14 +230,14 @@ def _plain(one: DeadWeight) -> dict[str, Any]:
     return {**plain, "objects": len(one.objects)}
 
 
-def _cells(one: DeadWeight) -> tuple[object, ...]:
-    return (
-        state_cell(one.kind),
-        one.topic or id_cell(one.topic_id),
-        one.partition,
-        id_cell(one.segment_id),
-        size_cell(one.size_in_bytes),
-        time_cell(one.since_ms),
-        one.evidence,
-        one.action,
-    )
+def _cells(one: DeadWeight) -> dict[str, object]:
+    return {
+        "kind": state_cell(one.kind),
+        "topic": one.topic or id_cell(one.topic_id),
+        "partition": one.partition,
+        "segment": id_cell(one.segment_id),
+        "bytes": size_cell(one.size_in_bytes),
+        "since": time_cell(one.since_ms),
+        "evidence": one.evidence,
+        "action": one.action,
+    }

@@ -52,7 +52,6 @@ DEFAULT_AGE = "1d"
 ROWS_MAX = 1000
 """How many findings are printed or drawn, the worst; the table has all."""
 
-COLUMNS = ("kind", "place", "objects", "bytes", "expected", "detail")
 SPARE = ("objects", "expected", "bytes")
 
 
@@ -227,16 +226,23 @@ def _lister(
     return run
 
 
-def _cells(row: PlainRow) -> list[object]:
-    sizes = [
+def _cells(row: PlainRow) -> dict[str, object]:
+    found, expected = (
         None if size is None else size_cell(size)
         for size in (row["size_in_bytes"], row["expected_bytes"])
-    ]
+    )
     place = row["place"] or row["segment_id"]
     if row["segment_id"] is not None:
         partition = f"{row['topic'] or row['topic_id']}-{row['partition']}"
         place = Cell(place, place, f"{partition} {row['segment_id'][:BRIEF_ID]}")
-    return [state_cell(row["kind"]), place, row["objects"], *sizes, row["detail"]]
+    return {
+        "kind": state_cell(row["kind"]),
+        "place": place,
+        "objects": row["objects"],
+        "bytes": found,
+        "expected": expected,
+        "detail": row["detail"],
+    }
 
 
 def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> None:
@@ -270,7 +276,6 @@ def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> 
             "bytes": made.listed.size_in_bytes,
             **{kind.value: total.rows for kind, total in totals.items()},
         },
-        columns=COLUMNS,
         spare=SPARE,
         worst=rows,
         cells=_cells,

@@ -70,24 +70,16 @@ def costs(
             },
             **texts_of_money(_facts(whole[TIER], whole[TRASH]), is_exact=job.json),
         },
-        columns=(
-            by,
-            "segments",
-            "bytes",
-            f"{currency} a month",
-            "trash bytes",
-            f"trash {currency} a month",
-        ),
         spare=SPARE,
         worst=[_plain(row) for row in rows] if job.json else rows,
-        cells=lambda row: [
-            row[by],
-            row["segments"],
-            size_cell(row["bytes"]),
-            money_cell(row[TIER].month),
-            size_cell(row["trash_bytes"]),
-            money_cell(row[TRASH].month),
-        ],
+        cells=lambda row: {
+            by: row[by],
+            "segments": row["segments"],
+            "bytes": size_cell(row["bytes"]),
+            f"{currency} a month": money_cell(row[TIER].month),
+            "trash bytes": size_cell(row["trash_bytes"]),
+            f"trash {currency} a month": money_cell(row[TRASH].month),
+        },
         damaged=made.damaged,
     )
 

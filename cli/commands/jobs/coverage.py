@@ -27,7 +27,6 @@ PARTITIONS_DRAWN_MAX = 200
 ROWS_DRAWN_MAX = 100_000
 """Ranges on the page: at about 150 bytes each, browsers still show them at once."""
 
-COLUMNS = ("partition", "kind", "epoch", "start", "end", "segments", "bytes")
 SPARE = ("bytes", "segments", "epoch")
 
 
@@ -77,7 +76,6 @@ def coverage(job: Job) -> None:
             **_counts(of, "overlap"),
             **_counts(of, "unfinished"),
         },
-        columns=COLUMNS,
         spare=SPARE,
         worst=digest.worst(),
         cells=_cells,
@@ -90,13 +88,13 @@ def _counts(of: Mapping[str, Totals], kind: str) -> dict[str, int]:
     return {kind: of[kind].rows, f"{kind}_bytes": of[kind].size}
 
 
-def _cells(row: PlainRow) -> list[object]:
-    return [
-        f"{row['topic']}-{row['partition']}",
-        state_cell(row["kind"]),
-        row["leader_epoch"],
-        row["start_offset"],
-        row["end_offset"],
-        row["segments"],
-        size_cell(row["size_in_bytes"]),
-    ]
+def _cells(row: PlainRow) -> dict[str, object]:
+    return {
+        "partition": f"{row['topic']}-{row['partition']}",
+        "kind": state_cell(row["kind"]),
+        "epoch": row["leader_epoch"],
+        "start": row["start_offset"],
+        "end": row["end_offset"],
+        "segments": row["segments"],
+        "bytes": size_cell(row["size_in_bytes"]),
+    }

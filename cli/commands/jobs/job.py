@@ -415,10 +415,9 @@ def end(
     job: Job,
     facts: Mapping[str, object],
     *,
-    columns: Sequence[str] = (),
-    spare: Sequence[str] = (),
-    worst: Sequence[PlainRow] = (),
-    cells: Callable[[PlainRow], list[object]] = lambda row: [*row.values()],
+    spare: Sequence[str],
+    worst: Sequence[PlainRow],
+    cells: Callable[[PlainRow], Mapping[str, object]],
     found: int = 0,
     damaged: Sequence[DamagedLog] = (),
     not_seen: Sequence[str] | None = None,
@@ -428,11 +427,10 @@ def end(
     Args:
         job: The user's request.
         facts: The result in a few numbers, by name.
-        columns: Names of the columns of `cells`.
         spare: Those to leave out where the terminal is too narrow, the first one first.
         worst: Findings, the worst first; `SHOWN_MAX` of them are printed, as JSON with the
             names of the table's columns.
-        cells: What a person is shown of a finding.
+        cells: What a person is shown of a finding, by the name of its column.
         found: The number of findings; any makes the status 1.
         damaged: Logs that were left out; any makes the status 3, whatever else was found.
         not_seen: What could not be listed; any makes the status 3, too. None: nothing is.
@@ -440,7 +438,7 @@ def end(
     if job.json:
         numbers = {name.replace(" ", "_"): fact for name, fact in facts.items()}
         result: dict[str, object] = {"job": job.name, **numbers, "findings": found}
-        result |= {"worst": list(worst[:SHOWN_MAX])} if columns else {}
+        result |= {"worst": list(worst[:SHOWN_MAX])}
         result |= {"out": str(job.out)} if job.out is not None else {}
         result |= {"page": str(job.page)} if job.page is not None else {}
         result |= {"not_seen": list(not_seen)} if not_seen is not None else {}
@@ -449,7 +447,7 @@ def end(
     else:
         if worst:
             rows = [cells(row) for row in worst[:SHOWN_MAX]]
-            print_table(PrintedTable(columns, rows, spare), wide=job.wide)
+            print_table(PrintedTable.of(rows, spare), wide=job.wide)
         print_facts(facts)
     left = max(found, len(worst)) - min(len(worst), SHOWN_MAX)
     if left > 0:

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 SETTINGS = {"retention.ms": UNITS_MS, "retention.bytes": UNITS_BYTES}
 """Settings of a what-if, and their units; one that is not given keeps everything."""
 
-COLUMNS = ("topic", "partitions", "segments", "bytes", "segments after", "bytes after")
 SPARE = ("partitions", "segments", "segments after", "bytes")
 
 
@@ -217,22 +216,17 @@ def _run(
     made = answered(job, plan, RetentionDigest(question))
     digest = made.digest
     money, rows = {}, digest.topics()
-    columns: tuple[str, ...] = COLUMNS
     cells = _cells
     if prices is not None:
         from tierledger.pipeline.jobs.costs import SAVED, what_if_rows
 
         rows = what_if_rows(prices, by, rows)
-        columns = (by, *COLUMNS[1:], f"{prices.currency} less a month")
         sums = {name: sum((row[name] for row in rows), Decimal(0)) for name in SAVED}
         money = {"currency": prices.currency, **texts_of_money(sums, is_exact=job.json)}
 
-        def cells(row: PlainRow) -> list[object]:
-            return [
-                row[by],
-                *_cells({**row, "topic": None})[1:],
-                money_cell(row["less_a_month"]),
-            ]
+        def cells(row: PlainRow) -> dict[str, object]:
+            less = {f"{prices.currency} less a month": money_cell(row["less_a_month"])}
+            return {by: row[by], **_counted(row), **less}
 
     asked = {name: value for name, value in values.items() if value >= 0}
     head = {"cluster": plan.store.cluster or "", "now": time_text(question.now_ms)}
@@ -250,7 +244,6 @@ def _run(
     end(
         job,
         {**head, **asked, "partitions": len(plan.logs), **_totals(digest), **money},
-        columns=columns,
         spare=SPARE,
         worst=[texts_of_money(row, is_exact=True) for row in rows] if job.json else rows,
         cells=cells,
@@ -258,15 +251,18 @@ def _run(
     )
 
 
-def _cells(row: PlainRow) -> list[object]:
-    return [
-        row["topic"],
-        row["partitions"],
-        row["segments_before"],
-        size_cell(row["bytes_before"]),
-        row["segments_after"],
-        size_cell(row["bytes_after"]),
-    ]
+def _cells(row: PlainRow) -> dict[str, object]:
+    return {"topic": row["topic"], **_counted(row)}
+
+
+def _counted(row: PlainRow) -> dict[str, object]:
+    return {
+        "partitions": row["partitions"],
+        "segments": row["segments_before"],
+        "bytes": size_cell(row["bytes_before"]),
+        "segments after": row["segments_after"],
+        "bytes after": size_cell(row["bytes_after"]),
+    }
 
 
 def _totals(digest: RetentionDigest) -> dict[str, object]:

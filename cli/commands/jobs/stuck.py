@@ -37,7 +37,6 @@ DEFAULT_LIMIT = "1h"
 ROWS_MAX = 500
 """How many rows are printed or drawn, the oldest; the table has all."""
 
-COLUMNS = ("partition", "state", "segment", "since", "for", "broker", "bytes")
 SPARE = ("broker", "bytes", "since")
 
 
@@ -112,7 +111,6 @@ def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
             **{state: totals.get(state, (0, 0))[0] for state in STATE_NAMES},
             "bytes": sum(size for _, size in totals.values()),
         },
-        columns=COLUMNS,
         spare=SPARE,
         worst=oldest,
         cells=_cells,
@@ -121,13 +119,13 @@ def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
     )
 
 
-def _cells(row: PlainRow) -> list[object]:
-    return [
-        f"{row['topic']}-{row['partition']}",
-        state_cell(row["state"], BRIEF_STATES.get(row["state"])),
-        None if row["segment_id"] is None else id_cell(row["segment_id"]),
-        time_cell(row["since_ms"]),
-        span_text(row["age_ms"]),
-        broker_cell(row["broker_id"]),
-        size_cell(row["size_in_bytes"]),
-    ]
+def _cells(row: PlainRow) -> dict[str, object]:
+    return {
+        "partition": f"{row['topic']}-{row['partition']}",
+        "state": state_cell(row["state"], BRIEF_STATES.get(row["state"])),
+        "segment": None if row["segment_id"] is None else id_cell(row["segment_id"]),
+        "since": time_cell(row["since_ms"]),
+        "for": span_text(row["age_ms"]),
+        "broker": broker_cell(row["broker_id"]),
+        "bytes": size_cell(row["size_in_bytes"]),
+    }

@@ -37,72 +37,14 @@ if TYPE_CHECKING:
         ServiceStatus,
     )
 
-HOST_COLUMNS = (
-    "host",
-    "process",
-    "listens",
-    "node",
-    "leaders",
-    "followers",
-    "commits",
-    "batches/commit",
-    "fed",
-    "alarms",
-    "heard",
-)
 HOST_SPARE = ("batches/commit", "commits", "listens", "fed", "heard", "node", "process")
-BROKER_COLUMNS = ("broker", "incarnation", "last announcement")
-PLUGIN_COLUMNS = (
-    "plugin of",
-    "mode",
-    "owner epoch",
-    "guard",
-    "writes",
-    "heard",
-    "trouble",
-    "compared",
-)
 PLUGIN_SPARE = ("compared", "writes", "heard")
-PARTITION_COLUMNS = (
-    "topic",
-    "partition",
-    "trouble",
-    "leader",
-    "position",
-    "session",
-    "followers",
-    "disputes",
-)
 PARTITION_SPARE = ("followers", "session", "disputes", "position")
-HOLD_COLUMNS = (
-    "hold",
-    "topic",
-    "partition",
-    "offsets",
-    "times",
-    "until",
-    "by",
-    "since",
-    "refused",
-    "last refused",
-    "reason",
-)
 HOLD_SPARE = ("since", "last refused", "by", "refused", "until", "times")
-LEFT_COLUMNS = ("left of", "id", "partition", "segments", "bytes", "what to do")
 LEFT_SPARE = ("id",)
 LEFT_DO = "no broker hosts it: tierledger forget removes them"
-FOREIGN_COLUMNS = (
-    "tiered by others",
-    "topic id",
-    "partition",
-    "segment",
-    "offsets",
-    "bytes",
-    "state",
-)
 FOREIGN_SPARE = ("topic id", "state")
 
-TROUBLE_COLUMNS = ("not well", "severity", "of", "since", "what", "do")
 TROUBLE_SPARE = ("since", "severity")
 
 NODE_SHOWN = 8
@@ -147,16 +89,14 @@ def page_of(
     troubles = troubles_of(status)
     plugins = [] if status.coordinator is None else _plugin_rows(status.coordinator)
     tables = [
-        PrintedTable(TROUBLE_COLUMNS, _trouble_rows(troubles), TROUBLE_SPARE),
-        PrintedTable(HOST_COLUMNS, [_host_row(one) for one in status.hosts], HOST_SPARE),
-        PrintedTable(
-            PARTITION_COLUMNS, [_partition_row(one) for one in shown], PARTITION_SPARE
-        ),
-        PrintedTable(BROKER_COLUMNS, brokers[:limit]),
-        PrintedTable(PLUGIN_COLUMNS, plugins[:limit], PLUGIN_SPARE),
+        PrintedTable.of(_trouble_rows(troubles), TROUBLE_SPARE),
+        PrintedTable.of([_host_row(one) for one in status.hosts], HOST_SPARE),
+        PrintedTable.of([_partition_row(one) for one in shown], PARTITION_SPARE),
+        PrintedTable.of(brokers[:limit]),
+        PrintedTable.of(plugins[:limit], PLUGIN_SPARE),
         holds_table(status),
-        PrintedTable(LEFT_COLUMNS, [_left_row(one) for one in left[:limit]], LEFT_SPARE),
-        PrintedTable(FOREIGN_COLUMNS, _foreign_rows(status.coordinator)[:limit], FOREIGN_SPARE),
+        PrintedTable.of([_left_row(one) for one in left[:limit]], LEFT_SPARE),
+        PrintedTable.of(_foreign_rows(status.coordinator)[:limit], FOREIGN_SPARE),
     ]
     more = len(status.partitions) - len(shown)
     remark = f"{more} more partitions, none of them worse; --all shows them" if more else None
@@ -166,29 +106,31 @@ def page_of(
 
 def holds_table(status: ServiceStatus) -> PrintedTable:
     """The holds that operators have placed."""
-    rows: list[tuple[object, ...]] = [
-        (
-            one["name"],
-            one["topic"] if one["topic_id"] is None else f"{one['topic']} ({one['topic_id']})",
-            one["partition"],
-            _range_text(one["first_offset"], one["last_offset"], str),
-            _in_lengths(_times_text, one),
-            _in_lengths(_until_text, one),
-            one["by"],
-            time_cell(one["since_ms"]),
-            one["refused"] or None,
-            one["refused_last"],
-            one["reason"],
-        )
+    rows: list[dict[str, object]] = [
+        {
+            "hold": one["name"],
+            "topic": one["topic"]
+            if one["topic_id"] is None
+            else f"{one['topic']} ({one['topic_id']})",
+            "partition": one["partition"],
+            "offsets": _range_text(one["first_offset"], one["last_offset"], str),
+            "times": _in_lengths(_times_text, one),
+            "until": _in_lengths(_until_text, one),
+            "by": one["by"],
+            "since": time_cell(one["since_ms"]),
+            "refused": one["refused"] or None,
+            "last refused": one["refused_last"],
+            "reason": one["reason"],
+        }
         for one in status.holds()
     ]
-    return _without_empty(PrintedTable(HOLD_COLUMNS, rows, HOLD_SPARE))
+    return _without_empty(PrintedTable.of(rows, HOLD_SPARE))
 
 
 def plugins_table(status: ServiceStatus) -> PrintedTable:
     """The brokers' plugins, those in trouble first."""
     rows = [] if status.coordinator is None else _plugin_rows(status.coordinator)
-    return _without_empty(PrintedTable(PLUGIN_COLUMNS, rows, PLUGIN_SPARE))
+    return _without_empty(PrintedTable.of(rows, PLUGIN_SPARE))
 
 
 def _in_lengths(
@@ -231,29 +173,29 @@ def _range_text(low: int | None, high: int | None, text: Callable[[int], str]) -
     return f"{'' if low is None else text(low)}-{'' if high is None else text(high)}"
 
 
-def _left_row(left: LeftPartition) -> tuple[object, ...]:
-    return (
-        left.topic,
-        id_cell(left.topic_id),
-        left.partition,
-        left.segments,
-        size_cell(left.bytes),
-        LEFT_DO,
-    )
+def _left_row(left: LeftPartition) -> dict[str, object]:
+    return {
+        "left of": left.topic,
+        "id": id_cell(left.topic_id),
+        "partition": left.partition,
+        "segments": left.segments,
+        "bytes": size_cell(left.bytes),
+        "what to do": LEFT_DO,
+    }
 
 
-def _foreign_rows(known: Mapping[str, Any] | None) -> list[tuple[object, ...]]:
+def _foreign_rows(known: Mapping[str, Any] | None) -> list[dict[str, object]]:
     """Segments that a broker without the plugin has tiered, and tierledger does not know."""
     return [
-        (
-            one["topic"],
-            id_cell(one["topic_id"]),
-            one["partition"],
-            id_cell(one["id"]),
-            f"{one['start_offset']}-{one['end_offset']}",
-            size_cell(one["bytes"]),
-            state_cell(one["state"]),
-        )
+        {
+            "tiered by others": one["topic"],
+            "topic id": id_cell(one["topic_id"]),
+            "partition": one["partition"],
+            "segment": id_cell(one["id"]),
+            "offsets": f"{one['start_offset']}-{one['end_offset']}",
+            "bytes": size_cell(one["bytes"]),
+            "state": state_cell(one["state"]),
+        }
         for one in ((known or {}).get("kafka") or {}).get("foreign_segments", ())
     ]
 
@@ -333,38 +275,38 @@ def _total_pairs(status: ServiceStatus, troubles: list[Trouble]) -> list[tuple[s
     ]
 
 
-def _trouble_rows(troubles: list[Trouble]) -> list[tuple[object, ...]]:
+def _trouble_rows(troubles: list[Trouble]) -> list[dict[str, object]]:
     """One row for each code, with what the first trouble says."""
     return [
-        (
-            one.code,
-            state_cell(str(one.severity)),
-            one.subjects,
-            time_cell(one.since_ms),
-            one.text,
-            one.action,
-        )
+        {
+            "not well": one.code,
+            "severity": state_cell(str(one.severity)),
+            "of": one.subjects,
+            "since": time_cell(one.since_ms),
+            "what": one.text,
+            "do": one.action,
+        }
         for one in by_code(troubles)
     ]
 
 
-def _host_row(one: HostStatus) -> tuple[object, ...]:
+def _host_row(one: HostStatus) -> dict[str, object]:
     ratio = one.batches_per_commit
     alarms = ", ".join(f"{kind} {count}" for kind, count in sorted(one.alarms.items()))
     heard = None if one.heard_ms_ago is None else f"{one.heard_ms_ago / 1000:.1f} s ago"
-    return (
-        one.name,
-        f"pid {one.pid}" if one.is_up else f"silent: {one.silence}",
-        one.door,
-        None if one.node is None else one.node[:NODE_SHOWN],
-        _count_on(one, "leaders"),
-        _count_on(one, "followers"),
-        one.commits,
-        None if ratio is None else f"{ratio:.1f}",
-        _fed(one),
-        alarms or None,
-        heard,
-    )
+    return {
+        "host": one.name,
+        "process": f"pid {one.pid}" if one.is_up else f"silent: {one.silence}",
+        "listens": one.door,
+        "node": None if one.node is None else one.node[:NODE_SHOWN],
+        "leaders": _count_on(one, "leaders"),
+        "followers": _count_on(one, "followers"),
+        "commits": one.commits,
+        "batches/commit": None if ratio is None else f"{ratio:.1f}",
+        "fed": _fed(one),
+        "alarms": alarms or None,
+        "heard": heard,
+    }
 
 
 def _fed(one: HostStatus) -> str | None:
@@ -389,10 +331,14 @@ def _count_on(one: HostStatus, role: str) -> object:
     return running
 
 
-def _broker_row(broker: int, report: dict[str, Any]) -> tuple[object, ...]:
+def _broker_row(broker: int, report: dict[str, Any]) -> dict[str, object]:
     announced = report["announced"]
     last = None if announced is None else f"{announced[0]}/{announced[1]}"
-    return broker_cell(broker), report["incarnation"], last
+    return {
+        "broker": broker_cell(broker),
+        "incarnation": report["incarnation"],
+        "last announcement": last,
+    }
 
 
 def _coordinator_text(status: dict[str, Any]) -> str:
@@ -424,21 +370,21 @@ def _following_text(report: Mapping[str, Any] | None) -> str | None:
     return f"{report['task']}, round {report['round']}, {ago:.1f} s ago{trouble}"
 
 
-def _plugin_rows(status: dict[str, Any]) -> list[tuple[object, ...]]:
+def _plugin_rows(status: dict[str, Any]) -> list[dict[str, object]]:
     """The state of the brokers' plugins, those in trouble first."""
     compared = {one["broker_id"]: one for one in status["shadows"]}
     rows = sorted(status["attending"], key=lambda one: (not one["trouble"], one["broker_id"]))
     return [
-        (
-            one["broker_id"],
-            one["mode"],
-            one["owner_epoch"] or "none",
-            _GUARDS[one.get("is_guarded")],
-            "none" if one["is_idle"] else None,
-            f"{one['heard_ms_ago'] / 1000:.1f} s ago",
-            one["trouble"],
-            _compared_text(compared.get(one["broker_id"])),
-        )
+        {
+            "plugin of": one["broker_id"],
+            "mode": one["mode"],
+            "owner epoch": one["owner_epoch"] or "none",
+            "guard": _GUARDS[one.get("is_guarded")],
+            "writes": "none" if one["is_idle"] else None,
+            "heard": f"{one['heard_ms_ago'] / 1000:.1f} s ago",
+            "trouble": one["trouble"],
+            "compared": _compared_text(compared.get(one["broker_id"])),
+        }
         for one in rows
     ]
 
@@ -471,23 +417,23 @@ def _verified_text(shadow: Mapping[str, Any]) -> str:
             return f"{state} {ago} over {shadow['verified']} answers"
 
 
-def _partition_row(one: PartitionStatus) -> tuple[object, ...]:
+def _partition_row(one: PartitionStatus) -> dict[str, object]:
     leader = one.leader
     reasons = [served.reason for served in (leader, *one.followers) if served and served.reason]
     trouble = one.trouble
     if trouble is not None and reasons:
         trouble = f"{trouble}: {reasons[0]}"
     followers = "; ".join(_follower_text(follower) for follower in one.followers)
-    return (
-        one.topic,
-        one.partition,
-        trouble,
-        one.placed_on if leader is None else f"{leader.host}, {leader.phase}",
-        one.position,
-        _session_text(one.session),
-        followers or None,
-        _dispute_text(one),
-    )
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "trouble": trouble,
+        "leader": one.placed_on if leader is None else f"{leader.host}, {leader.phase}",
+        "position": one.position,
+        "session": _session_text(one.session),
+        "followers": followers or None,
+        "disputes": _dispute_text(one),
+    }
 
 
 def _session_text(session: Mapping[str, Any] | None) -> str | None:
