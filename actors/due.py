@@ -82,7 +82,7 @@ def why_held(tip: TopicIdPartition, told: Deletions, now_ms: int) -> str:
 
 def rows_now(state: PartitionState, command: cmd.EndSegments) -> Sequence[bytes]:
     """The segments of `command`, as they are in `state`; without those that have ended."""
-    found = (state.row(id_of_row(seen)) for seen in command.rows)
+    found = (state.rows.get(id_of_row(seen)) for seen in command.rows)
     return [row for row in found if row is not None]
 
 

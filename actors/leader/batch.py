@@ -235,7 +235,7 @@ def let_go_bytes(state: PartitionState, events: Iterable[log.Event]) -> int:
     for event in events:
         body = event.body
         if isinstance(body, log.SegmentUpdated) and body.state == _DELETING:
-            row = state.row(body.segment_id)
+            row = state.rows.get(body.segment_id)
             fields = None if row is None else unpack_row(row)
             if fields is not None and fields[STATE] == _FINISHED:
                 going[body.segment_id] = fields[SIZE]

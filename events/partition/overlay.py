@@ -86,7 +86,7 @@ class Overlay:
             return row
         if segment_id in self._rows:
             return self._rows[segment_id]
-        return None if self.is_finished else self._state.row(segment_id)
+        return None if self.is_finished else self._state.rows.get(segment_id)
 
     def segment_state(self, segment_id: bytes) -> int | None:
         """The state of a segment; None if there is no such."""
@@ -118,7 +118,7 @@ class Overlay:
         for _, tables in sorted(self._state.epochs.items(), reverse=True):
             if tables.highest is not None:
                 last = tables.referenced.last()
-                row = None if last is None else self._state.row(last[1])
+                row = None if last is None else self._state.rows.get(last[1])
                 return tables.highest, None if row is None else unpack_row(row)
         return -1, None
 
@@ -128,7 +128,7 @@ class Overlay:
             entry = tables.referenced.floor(offset)
             found = [] if entry is None else [entry[1]]
             for segment_id in (*found, *tables.holders(offset)):
-                row = self._state.row(segment_id)
+                row = self._state.rows.get(segment_id)
                 if row is not None and unpack_row(row)[END] == offset:
                     return True
         return False
@@ -142,7 +142,7 @@ class Overlay:
         if found is None:
             older = [one for one in epochs if one < first and len(epochs[one].referenced)]
             found = epochs[max(older)].referenced.last() if older else None
-        row = None if found is None else self._state.row(found[1])
+        row = None if found is None else self._state.rows.get(found[1])
         fields = None if row is None else unpack_row(row)
         return fields if fields is not None and fields[END] < start else None
 
@@ -165,7 +165,7 @@ class Overlay:
     def kept_segment(self, segment_id: bytes) -> KeptSegment | None:
         if segment_id in self._kept:
             return self._kept[segment_id]
-        return self._state.kept_segment(segment_id)
+        return self._state.kept.get(segment_id)
 
     def kept_after(self, position: int) -> Iterator[tuple[int, KeptSegment]]:
         """Position and segment of those behind `position`, in the order of their deletion.

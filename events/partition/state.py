@@ -409,16 +409,7 @@ class PartitionState:
         yield from self.tombstones.dismantle()
         yield from self.kept.dismantle()
 
-    # Queries of `decide`; an `Overlay` has the same.
-
-    def row(self, segment_id: bytes) -> bytes | None:
-        return self.rows.get(segment_id)
-
-    def is_deleted(self, segment_id: bytes) -> bool:
-        return segment_id in self.tombstones or segment_id in self.kept
-
-    def kept_segment(self, segment_id: bytes) -> KeptSegment | None:
-        return self.kept.get(segment_id)
+    # Lookups.
 
     def seen(self, broker_id: int, request_id: bytes) -> int | None:
         """The position that a broker's request led to; None if it is not remembered."""

@@ -57,7 +57,7 @@ class Trash:
         await backend.close()
 
     async def copy(self, partition: StoredPartition, number: int) -> None:
-        row = partition.state.row(segment_id(number))
+        row = partition.state.rows.get(segment_id(number))
         assert row is not None
         segment = metadata_of(TIP, row)
         file = self._folder / "segment"

@@ -82,8 +82,8 @@ class AuditRows(WatchingRows):
             gone.append(body.segment_id)
         is_settled = self._is_settled(state, event.position)
         for segment_id in gone:
-            kept = state.kept_segment(segment_id)
-            row = state.row(segment_id) if kept is None else kept.row
+            kept = state.kept.get(segment_id)
+            row = state.rows.get(segment_id) if kept is None else kept.row
             head = (SEGMENT, segment_id, DELETED, is_settled)
             self._certain.append((*head, *(None,) * 10, *self._more(row)))
 

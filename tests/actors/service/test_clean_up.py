@@ -65,8 +65,8 @@ async def test_a_copy_that_nobody_ends_is_given_up(world: LocalWorld, is_led: bo
     await leader.add_remote_log_segment_metadata(segment(2))
     await leader.add_remote_log_segment_metadata(segment(3))
     await left_by(world, leader, is_led)
-    seen = (await state_of(world)).row(bytes(segment(2).remote_log_segment_id.id))
-    other = (await state_of(world)).row(bytes(segment(3).remote_log_segment_id.id))
+    seen = (await state_of(world)).rows.get(bytes(segment(2).remote_log_segment_id.id))
+    other = (await state_of(world)).rows.get(bytes(segment(3).remote_log_segment_id.id))
     assert seen is not None
     assert other is not None
 
@@ -76,7 +76,7 @@ async def test_a_copy_that_nobody_ends_is_given_up(world: LocalWorld, is_led: bo
     await world.service.coordinator.hold(ReleaseHold("audit", "somebody", "it is over"))
     for _ in range(2):  # A repeat, whose answer was lost.
         assert await ended(world, DELETING, seen) == [DELETING]
-    begun = (await state_of(world)).row(id_of_row(seen))
+    begun = (await state_of(world)).rows.get(id_of_row(seen))
     assert begun is not None
     for _ in range(2):
         assert await ended(world, DELETED, begun) == []
@@ -85,7 +85,7 @@ async def test_a_copy_that_nobody_ends_is_given_up(world: LocalWorld, is_led: bo
         assert await listed(leader) == [0, 1, 3]
         with pytest.raises(InvalidStateTransition, match="it has changed since"):
             await ended(world, DELETING, other)
-    assert (await state_of(world)).row(id_of_row(seen)) is None
+    assert (await state_of(world)).rows.get(id_of_row(seen)) is None
 
 
 @pytest.mark.parametrize("is_led", [True, False])

@@ -69,7 +69,7 @@ def in_state(state: int) -> DrivenPartition:
 
 
 def fields(partition: DrivenPartition) -> list[object]:
-    row = partition.state.row(A)
+    row = partition.state.rows.get(A)
     assert row is not None
     return unpack_row(row)
 
@@ -313,7 +313,7 @@ def test_the_clean_up_after_a_refusal_keeps_the_oversized_bytes() -> None:
     partition.accept(command_of(Update(A, DELETE_FINISHED, 1, 10, large)))
 
     assert kept == large
-    assert partition.state.row(A) is None
+    assert partition.state.rows.get(A) is None
 
 
 @pytest.mark.parametrize("excess", [0, 1])

@@ -163,7 +163,7 @@ def test_a_record_that_names_no_partition_is_dropped_by_name() -> None:
 def test_the_limit_on_custom_metadata_does_not_bind_history() -> None:
     partition, _ = imported(ADD, Update(A, COPY_FINISHED, custom_metadata=b"x" * 5_000))
 
-    row = partition.state.row(A)
+    row = partition.state.rows.get(A)
     assert row is not None
     assert unpack_row(row)[CUSTOM] == b"x" * 5_000
 
@@ -171,10 +171,10 @@ def test_the_limit_on_custom_metadata_does_not_bind_history() -> None:
 def test_a_segment_that_comes_back_is_new_and_leaves_no_tombstone() -> None:
     partition, _ = imported(*DELETED, ADD._replace(size=77))
 
-    row = partition.state.row(A)
+    row = partition.state.rows.get(A)
     assert row is not None
     assert unpack_row(row)[STATE] == COPY_STARTED
-    assert not partition.state.is_deleted(A)
+    assert A not in partition.state.tombstones
     assert partition.state.bytes_by_state == [77, 0, 0]
 
 

@@ -60,7 +60,7 @@ def sound() -> PartitionState:
 
 def rewritten(state: PartitionState, one: bytes, field: int, value: object) -> None:
     """Change a row behind the back of everything that was derived from it."""
-    row = state.row(one)
+    row = state.rows.get(one)
     assert row is not None
     fields = unpack_row(row)
     state.pending.setdefault(one, row)

@@ -223,7 +223,7 @@ async def test_what_is_in_the_trash_is_never_taken_for_missing() -> None:
     started = SegmentPurgeStarted(segment_id(0), 2000)
     await partition.append([started])
     is_known = await ask(partition.reader(), lambda state: segment_id(1) in state.kept)
-    kept_then = await ask(partition.reader(), lambda state: state.kept_segment(segment_id(0)))
+    kept_then = await ask(partition.reader(), lambda state: state.kept.get(segment_id(0)))
 
     assert is_known
     assert kept_then is not None
