@@ -35,5 +35,6 @@ async def test_a_host_ends_once_another_process_writes_its_store() -> None:
 
 def test_a_backend_around_another_passes_everything_on() -> None:
     wanted = {name for name in vars(MetadataStorageBackend) if not name.startswith("_")}
+    made_of_others = {"create", "update", "get"}
 
-    assert wanted <= vars(TimedBackend).keys()
+    assert wanted - made_of_others == wanted & vars(TimedBackend).keys()
