@@ -8,7 +8,6 @@ from functools import partial
 from types import SimpleNamespace
 
 from tierledger.actors import messages as msg
-from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.leader.machine import Leader
@@ -83,12 +82,8 @@ def snapshot_misses_its_tail() -> Patches:
 @_mistake("M69", "fed_refused")
 def older_position() -> Patches:
     """A source that is behind begins a snapshot."""
-    subscribe = FeedSource.subscribe
-
-    def careless(self: FeedSource, subscription: Subscription) -> int:
-        return subscribe(self, subscription._replace(position=-1, floor=-1))
-
-    return [(FeedSource, "subscribe", careless)]
+    older = "(subscription._replace(position=-1, floor=-1))"
+    return rewritten(FeedSource.subscribe, "(subscription)", older)
 
 
 @_mistake("M70", "fed_wrong")

@@ -65,71 +65,51 @@ def tail_not_replayed() -> Patches:
 @mistake("M03", TWO_HISTORIES, within=200)
 def claim_not_awaited() -> Patches:
     """A leader takes its session for open once it was sent."""
-    answered = Leader._append_answered
-
-    def assumed(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
-        if not self._has_claimed:
-            stimulus = stimulus._replace(outcome=msg.AppendOutcome.CREATED)
-        return answered(self, stimulus)
-
-    return [(Leader, "_append_answered", assumed)]
+    return _outcome("answered.outcome if self._has_claimed else msg.AppendOutcome.CREATED")
 
 
 @mistake("M05", TWO_HISTORIES)
 def foreign_write_taken_for_own() -> Patches:
     """That the slot exists is success."""
-    answered = Leader._append_answered
+    return _outcome(
+        "msg.AppendOutcome.CREATED if answered.outcome is msg.AppendOutcome.EXISTS "
+        "else answered.outcome"
+    )
 
-    def trusting(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
-        if stimulus.outcome is msg.AppendOutcome.EXISTS:
-            stimulus = stimulus._replace(outcome=msg.AppendOutcome.CREATED)
-        return answered(self, stimulus)
 
-    return [(Leader, "_append_answered", trusting)]
+def _outcome(taken_for: str) -> Patches:
+    """A leader takes the outcome of its append for another one."""
+    return rewritten(Leader._append_answered, "(answered.outcome))", f"({taken_for}))")
 
 
 @mistake("M06", "phantom_write", within=500)
 def own_write_taken_for_foreign() -> Patches:
     """What a lost answer left in the slot is not recognised."""
-    read = Leader._slot_read
-
-    def mistaken(self: Leader, stimulus: msg.SlotRead) -> list[msg.Effect]:
-        flight = self._in_flight
-        if flight is not None and stimulus.value == flight.sent.value:
-            return self._overtaken(flight.sent.number)
-        return read(self, stimulus)
-
-    return [(Leader, "_slot_read", mistaken)]
+    return rewritten(
+        Leader._slot_read,
+        "flight.sent.seen(read)",
+        "NextStep.YIELD if read.value == flight.sent.value else flight.sent.seen(read)",
+    )
 
 
 @mistake("M07", TWO_HISTORIES, within=500)
 def conflict_taken_for_own() -> Patches:
     """A conflict in a slot that is free afterwards is success."""
-    read = Leader._slot_read
-
-    def assumed(self: Leader, stimulus: msg.SlotRead) -> list[msg.Effect]:
-        flight = self._in_flight
-        if flight is None or stimulus.value is not None or flight.sent.is_uncertain:
-            return read(self, stimulus)
-        return self._stored(flight)
-
-    return [(Leader, "_slot_read", assumed)]
+    return rewritten(
+        Leader._slot_read,
+        "flight.sent.seen(read)",
+        "flight.sent.seen(read) if read.value or flight.sent.is_uncertain else NextStep.SETTLE",
+    )
 
 
 @mistake("M08", "early_answer")
 def ack_before_durable() -> Patches:
     """Writes are acknowledged when they are sent to the store."""
-    pump = Leader._pump
-
-    def hasty(self: Leader) -> list[msg.Effect]:
-        effects = pump(self)
-        flight = self._in_flight
-        if flight is None or not any(isinstance(one, msg.Append) for one in effects):
-            return effects
-        self._in_flight = flight._replace(replies=())
-        return [*flight.replies, *effects]
-
-    return [(Leader, "_pump", hasty)]
+    send = "return [*effects, self._append(self._in_flight)]"
+    hasty = (
+        "self._in_flight = self._in_flight._replace(replies=()); effects = [*replies, *effects]"
+    )
+    return rewritten(Leader._pump, send, f"{hasty}; {send}")
 
 
 @mistake("M33", TWO_HISTORIES, within=500)
@@ -166,28 +146,21 @@ def taken_slot_skipped() -> Patches:
 @mistake("M17", "linearizability fencing", within=50, first=0, every=WHOLE_EVERY)
 def reads_without_probe() -> Patches:
     """A leader answers reads without a look at the next slot."""
-    return _unprobed(msg.Answer)
+    return _unprobed("msg.Answer")
 
 
 @mistake("M39", "linearizability fencing wrong_refusal", within=70, first=0, every=WHOLE_EVERY)
 def never_probed() -> Patches:
     """A leader says whatever appends nothing without a look at the next slot."""
-    return _unprobed(msg.Answer, msg.Reply, msg.ReplyError)
+    return _unprobed("msg.Answer | msg.Reply | msg.ReplyError")
 
 
-def _unprobed(*kinds: type[Any]) -> Patches:
-    pump = Leader._pump
-
-    def early(self: Leader) -> list[msg.Effect]:
-        was_probing = self._probe is not None
-        effects = pump(self)
-        probe = self._probe
-        if was_probing or not probe:
-            return effects
-        self._probe = [one for one in probe if not isinstance(one, kinds)]
-        return [one for one in probe if isinstance(one, kinds)] + effects
-
-    return [(Leader, "_pump", early)]
+def _unprobed(kinds: str) -> Patches:
+    at_once = f"at_once = [one for one in replies if isinstance(one, {kinds})]"
+    others = f"replies = [one for one in replies if not isinstance(one, {kinds})]"
+    probe = "self._probe = replies"
+    early = f"{at_once}; {others}; effects = [*at_once, *effects]"
+    return rewritten(Leader._pump, probe, f"{early}; {probe}")
 
 
 @mistake("M63", "linearizability", within=500)

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgpack
 
-from tierledger.actors import messages as msg
 from tierledger.actors import replaying
-from tierledger.actors.follower import Follower, FollowerPhase
+from tierledger.actors.follower import Follower
 from tierledger.actors.leader.machine import Leader
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
@@ -31,12 +30,7 @@ BEFORE_AT = 7
 @mistake("M18", "session_reads")
 def follower_ignores_position() -> Patches:
     """A follower answers behind what its reader has seen."""
-    query = Follower._query
-
-    def careless(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
-        return query(self, arrived._replace(position_min=-1))
-
-    return [(Follower, "_query", careless)]
+    return rewritten(Follower._query, "arrived.position_min <= self.position", "True")
 
 
 @mistake("M19", "wrong_answer")
@@ -59,32 +53,19 @@ def follower_applies_a_gap() -> Patches:
 @mistake("M20", "session_reads", within=200)
 def follower_regresses_after_restart() -> Patches:
     """A follower answers from its checkpoint before it has read on."""
-    query = Follower._query
-
-    def hasty(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
-        if self.phase is FollowerPhase.LOADING and self.state is not None:
-            return [msg.Answer(arrived.reply_to, arrived.query)]
-        return query(self, arrived)
-
-    return [(Follower, "_query", hasty)]
+    loading = "if self.phase is FollowerPhase.LOADING:"
+    hasty = "if self.phase is FollowerPhase.LOADING and self.state is not None:"
+    answer = "return [msg.Answer(arrived.reply_to, arrived.query)]"
+    return rewritten(Follower._query, loading, f"{hasty}\n        {answer}\n    {loading}")
 
 
 @mistake("M40", "linearizability fencing session_reads", within=500)
 def quarantine_answers_as_if_fresh() -> Patches:
     """Answers from a partition in quarantine are not marked as stale."""
-    return [(machine, "handle", _fresh(machine)) for machine in (Leader, Follower)]
-
-
-def _fresh(machine: Any) -> Any:  # noqa: ANN401 - Either of two.
-    handle = machine.handle
-
-    def fresh(self: Any, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: ANN401
-        return [
-            one._replace(stale=False) if isinstance(one, msg.Answer) else one
-            for one in handle(self, stimulus)
-        ]
-
-    return fresh
+    return [
+        *rewritten(Leader._query_in_quarantine, ", stale=True", ""),
+        *rewritten(Follower._query, ", stale=True", ""),
+    ]
 
 
 @mistake("M62", "feed_gap")

@@ -6,11 +6,8 @@ from typing import Any
 
 from tierledger.actors.coordinator import decide as coordinator_decide
 from tierledger.actors.coordinator import displaced, messages, ownership, refusals
-from tierledger.actors.coordinator import evolve as coordinator_evolve
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.leader.claim import WaitingClaims
-from tierledger.events import log_events as log
-from tierledger.events.commands import Claim
 from tierledger.events.partition import decide
 from tierledger.events.partition import sessions as decide_session
 from tierledger.events.partition.overlay import Overlay
@@ -21,14 +18,8 @@ from tierledger.simulation.mutants.rewriting import rewritten
 @mistake("M16", "fencing", within=200)
 def old_assignment_reopens() -> Patches:
     """An assignment that has opened a session opens another."""
-    refuse: Any = vars(decide_session)["_refuse_outdated"]
-
-    def lenient(view: Any, command: Any) -> None:  # noqa: ANN401 - As the original.
-        session = view.session
-        again = session is not None and command.assignment == session.assignment
-        refuse(view, command._replace(assignment=command.assignment + again))
-
-    return [(decide_session, "_refuse_outdated", lenient)]
+    newer = "command.assignment <= session.assignment"
+    return rewritten(decide_session._refuse_outdated, newer, newer.replace("<=", "<"))
 
 
 @mistake("M35", "fencing", within=200)
@@ -75,78 +66,40 @@ def late_announcement_wins() -> Patches:
 @mistake("M36", "fencing")
 def lower_leader_epoch_accepted() -> Patches:
     """A claim wins against a higher leader epoch."""
-    against: Any = vars(decide_session)["_against"]
-
-    def lenient(view: Any, command: Any, rival: Any) -> Any:  # noqa: ANN401
-        if command.leader_epoch is None or rival.leader_epoch is None:
-            return against(view, command, rival)
-        return command.leader_epoch, []
-
-    def nobody(_state: object, _given: object) -> list[object]:
-        return []
-
-    return [(decide_session, "_against", lenient), (coordinator_decide, "outranked", nobody)]
+    compared = "if ours is None or theirs is None or ours > theirs:"
+    return outranked_claim_taken() + rewritten(decide_session._against, compared, "if True:")
 
 
 @mistake("M25", "unsettled_dispute")
 def oracle_not_asked() -> Patches:
     """Of two claims that cannot be compared the later one wins."""
-
-    def never(_command: object, _rival: object) -> bool:
-        return False
-
-    return [(decide_session, "_needs_verdict", never)]
+    return rewritten(decide_session._needs_verdict, "return (c", "return False and (c")
 
 
 @mistake("M37", "fencing")
 def claim_not_compared() -> Patches:
     """Who writes needs no claim as long as somebody leads."""
-    require: Any = vars(decide)["_require_session"]
-
-    def lenient(view: Any, claim: Claim) -> None:  # noqa: ANN401
-        session = view.session
-        require(view, claim if session is None else session.claim)
-
-    return [(decide, "_require_session", lenient)]
+    return rewritten(decide._require_session, "not session.is_of(claim)", "False")
 
 
 @mistake("M38", "liveness")
 def foreign_session_closed() -> Patches:
     """A broker that no longer leads closes whatever session is open."""
-    close: Any = vars(decide)["close_session"]
-
-    def careless(view: Any, command: Any) -> list[log.Body]:  # noqa: ANN401
-        session = view.session
-        if session is not None:
-            command = command._replace(claim=session.claim)
-        bodies: list[log.Body] = close(view, command)
-        return bodies
-
-    return [(decide, "close_session", careless)]
+    return rewritten(decide_session.close_session, "session.claim != command.claim", "False")
 
 
 @mistake("M23", "liveness")
 def assignment_given_twice() -> Patches:
     """Assignments are counted from those that run."""
-    placing: Any = vars(places)["_Placing"]
-    begin = placing.__init__
-
-    def from_what_runs(self: Any, state: Any, *given: Any) -> None:  # noqa: ANN401
-        begin(self, state, *given)
-        led = [entry.leadership for entry in state.partitions.values()]
-        self.number = max((one.assignment for one in led if one is not None), default=0)
-
-    return [(placing, "__init__", from_what_runs)]
+    led = "[one.leadership for one in state.partitions.values()]"
+    runs = f"max((one.assignment for one in {led} if one is not None), default=0)"
+    return rewritten(places._Placing.__init__, "= state.assignment", f"= {runs}")
 
 
 @mistake("M28", "refusal_repeated", within=500)
 def refused_claim_stays() -> Patches:
     """A claim that the log refused stays in force."""
-
-    def never(*_: object) -> None:
-        return None
-
-    return [(coordinator_evolve, "give_back", never)]
+    return rewritten(refusals.give_back, "led.assignment != body.assignment", "True")
 
 
 @mistake("M26", "lifecycle", within=200)
@@ -235,12 +188,7 @@ def kafkas_answer_ignored() -> Patches:
 @mistake("M81", "against_kafka")
 def kafkas_epoch_lost() -> Patches:
     """The leader epoch that Kafka names is not announced."""
-    informed = messages.informed
-
-    def forgetful(given: Any, verdicts: Any) -> Any:  # noqa: ANN401
-        return informed(given, verdicts)._replace(given=given)
-
-    return [(messages, "informed", forgetful)]
+    return rewritten(messages.informed, "epoch = verdict.leader_epoch", "pass")
 
 
 @mistake("M83", "miscoordinated")

@@ -6,7 +6,6 @@ from typing import Any
 
 from tierledger.actors.leader.machine import Leader
 from tierledger.events import log_events as log
-from tierledger.events.errors import CustomMetadataSizeLimitExceeded
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition import decide, evolve
 from tierledger.events.partition.overlay import Overlay
@@ -23,11 +22,8 @@ REQUESTS_IN_SET = 2
 @mistake("M09", "lost_write")
 def request_ids_forgotten() -> Patches:
     """A repeated request is decided again."""
-
-    def never(_self: Overlay, *_: object) -> None:
-        return None
-
-    return [(Overlay, "seen", never)]
+    seen = "self._state.seen(broker_id, request_id) if position is None else position"
+    return rewritten(Overlay.seen, seen, "None")
 
 
 @mistake("M61", "duplicate_write")
@@ -104,13 +100,7 @@ def fold_iterates_a_set() -> Patches:
 @mistake("M24", "lifecycle")
 def log_time_from_the_clock() -> Patches:
     """Log time is what the host's clock says."""
-    append: Any = vars(decide)["_append"]
-
-    def clocked(view: Any, bodies: Any, now_ms: int, origin: Any) -> Any:  # noqa: ANN401
-        view.log_time_ms = min(view.log_time_ms, now_ms)
-        return append(view, bodies, now_ms, origin)
-
-    return [(decide, "_append", clocked)]
+    return rewritten(decide._append, "max(view.log_time_ms, now_ms)", "now_ms")
 
 
 @mistake("M44", "lifecycle")
@@ -126,45 +116,25 @@ def illegal_transition_accepted() -> Patches:
 @mistake("M45", "lifecycle", within=200)
 def deleted_id_comes_back() -> Patches:
     """A segment that was deleted can be added again."""
-
-    def never(_self: Overlay, _segment_id: bytes) -> bool:
-        return False
-
-    return [(Overlay, "is_deleted", never)]
+    return rewritten(Overlay.is_deleted, "position is not None and", "False and")
 
 
 @mistake("M21", "early_forgetting")
 def tombstones_dropped_early() -> Patches:
     """Ids of deleted segments are forgotten at the next checkpoint."""
-    expired = Overlay.expired_tombstones
-
-    def impatient(self: Overlay, _cutoff_ms: int, limit: int) -> list[int]:
-        return expired(self, self.log_time_ms, limit)
-
-    return [(Overlay, "expired_tombstones", impatient)]
+    return rewritten(Overlay.expired_tombstones, "< cutoff_ms", "< self.log_time_ms")
 
 
 @mistake("M42", "wrong_refusal")
 def custom_limit_excludes_equal() -> Patches:
     """Custom metadata as long as the limit is refused."""
-    within: Any = vars(decide)["_within_limit"]
-
-    def strict(segment_id: bytes, target: Any, custom: bytes, limits: Any) -> Any:  # noqa: ANN401
-        if target == _FINISHED and len(custom) == limits.custom_metadata_bytes_max:
-            raise CustomMetadataSizeLimitExceeded(f"{len(custom)} bytes are not below it")
-        return within(segment_id, target, custom, limits)
-
-    return [(decide, "_within_limit", strict)]
+    return rewritten(decide._within_limit, "size > limits", "size >= limits")
 
 
 @mistake("M43", "lifecycle")
 def custom_limit_not_enforced() -> Patches:
     """Custom metadata of any length is taken."""
-
-    def generous(_id: bytes, _target: object, custom: bytes, _limits: object) -> Any:  # noqa: ANN401
-        return custom, 0
-
-    return [(decide, "_within_limit", generous)]
+    return rewritten(decide._within_limit, "size = len(custom)", "return custom, 0")
 
 
 @mistake("M78", "wrong_table")

@@ -24,9 +24,6 @@ from tierledger.storage.backends import memory
 from tierledger.storage.partition.checkpoint import CheckpointDraft, CheckpointStore
 from tierledger.storage.partition.event_log import DecodedBatch, StoredBatch, decode_batch
 
-REQUESTS_AT = 3
-"""The index of the requests in `PartitionState.head_fields`."""
-
 NOTHING = TombstonesDropped(0, 0)
 """An event without effect, in place of one that was left out."""
 
@@ -36,14 +33,7 @@ NOTHING = TombstonesDropped(0, 0)
 @mistake("M10", "duplicate_write lost_write", within=500)
 def request_ids_not_in_checkpoint() -> Patches:
     """Who loads a checkpoint does not know which requests were served."""
-    head_fields = PartitionState.head_fields
-
-    def without(self: PartitionState) -> list[Any]:
-        fields = head_fields(self)
-        fields[REQUESTS_AT] = []
-        return fields
-
-    return [(PartitionState, "head_fields", without)]
+    return rewritten(PartitionState.head_fields, "sorted(self.requests.items())", "()")
 
 
 @mistake("M11", "early_checkpoint", within=200)
@@ -74,14 +64,8 @@ def checkpoint_ahead_of_log() -> Patches:
 @mistake("M12", "liveness")
 def checkpoint_off_by_one() -> Patches:
     """A checkpoint says that the log goes on one batch later than it does."""
-    freeze = CheckpointStore.freeze
-
-    def late(
-        self: CheckpointStore, state: PartitionState, next_batch: int, *, whole: bool = False
-    ) -> CheckpointDraft:
-        return freeze(self, state, next_batch + 1, whole=whole)
-
-    return [(CheckpointStore, "freeze", late)]
+    next_batch = "next_batch=next_batch"
+    return rewritten(CheckpointStore.freeze, next_batch, f"{next_batch} + 1")
 
 
 @mistake("M13", "wrong_answer")
