@@ -276,6 +276,8 @@ class Sight:
                     *(seen_partition(catalog, tip) for tip, _ in part)
                 ):
                     self.partitions[seen.tip] = seen
+                # The ends as they were before the partitions were read: what was appended
+                # meanwhile makes them differ at the next look, and is not missed.
                 self._ends |= part
             if grown:
                 is_news = True

@@ -89,6 +89,11 @@ def audit(
     The command deletes nothing. Exit code 1: something was found. 3: some logs are damaged, or
     some of the tier could not be listed; both are named, and what they concern is not judged.
     """
+    from tierledger.pipeline.inventory import require_inventory
+    from tierledger.pipeline.jobs.audit.segments import Settled, segments_table
+    from tierledger.tiering.layouts.listed_objects import names_of
+    from tierledger.tiering.layouts.tier_url import open_store, parse
+
     job.check()
     age_ms = duration_ms(older_than, "--older-than")
     then_ms = stated_time_ms(now, "--now")
@@ -98,33 +103,28 @@ def audit(
     now_ms = clock_ms() if then_ms is None else then_ms
     if listing is not None and is_standard_input(listing):
         listing = str(readable(Path(listing), "csv"))
-    _run(job, tier, (listing, at_ms), (now_ms, age_ms))
-
-
-def _run(
-    job: Job, tier: str, inventory: tuple[str | None, int | None], times: tuple[int, int]
-) -> None:
-    from tierledger.pipeline.inventory import require_inventory
-    from tierledger.pipeline.jobs.audit.here import OBJECTS_MAX
-    from tierledger.pipeline.jobs.audit.rows import AuditDigest
-    from tierledger.pipeline.jobs.audit.segments import Settled, segments_table
-    from tierledger.tiering.layouts.listed_objects import names_of
-    from tierledger.tiering.layouts.tier_url import open_store, parse
-
     url = parse(tier)
     names = names_of(url.layout, url.prefix)
-    now_ms, age_ms = times
-    place, _ = inventory
     # Errors of the store are reported before Spark starts, which takes seconds.
     plan = job.planned(segments_table(names, Settled()))
-    objects = open_store(url) if place is None else None
-    if place is not None:
-        require_inventory(place)
-    asked = _AuditRequest(names, objects, inventory, now_ms - age_ms, age_ms)
+    objects = open_store(url) if listing is None else None
+    if listing is not None:
+        require_inventory(listing)
     facts = {"tier": url.shown, "now": time_text(now_ms)}
-    is_away = place is not None and "://" in place
+    asked = _AuditRequest(names, objects, listing or "", at_ms, now_ms - age_ms, age_ms)
+    _run(job, plan, asked, facts)
+
+
+def _run(job: Job, plan: TablePlan, asked: _AuditRequest, facts: Mapping[str, object]) -> None:
+    """Audit in this process, or with Spark if there is too much for it; then report."""
+    from tierledger.pipeline.jobs.audit.here import OBJECTS_MAX
+    from tierledger.pipeline.jobs.audit.rows import AuditDigest
+
+    is_away = "://" in asked.inventory
     if is_away and job.engine == LOCAL:
-        raise InvalidArgument(f"--listing: expected a file with --engine {LOCAL}, got {place}")
+        raise InvalidArgument(
+            f"--listing: expected a file with --engine {LOCAL}, got {asked.inventory}"
+        )
     if not is_away and is_local(job, plan):
         made = _audited_here(job, plan, asked, AuditDigest(ROWS_MAX))
         if made is not None:
@@ -144,14 +144,16 @@ class _AuditRequest(NamedTuple):
     names: LayoutNames
     objects: ObjectStore | None
     """The store that is asked for its objects; none if an inventory lists them."""
-    inventory: tuple[str | None, int | None]
-    """The inventory's place, and when its list was begun, if that is known."""
+    inventory: str
+    """The place of the inventory; empty without one."""
+    begun_ms: int | None
+    """When the inventory's list was begun; None: its newest object tells."""
     orphans_before_ms: int
     age_ms: int
 
     def before_ms(self, newest_ms: int | None) -> int:
         """Up to when logs are compared with the inventory, whose newest object is given."""
-        begun_ms = newest_ms if self.inventory[1] is None else self.inventory[1]
+        begun_ms = newest_ms if self.begun_ms is None else self.begun_ms
         # Clocks differ, and making a list takes time.
         return 0 if begun_ms is None else begun_ms - self.age_ms
 
@@ -166,7 +168,7 @@ def _audited_here(
 
     def lister() -> Listed[Sequence[Seen]] | None:
         if asked.objects is None:
-            found = read_inventory(asked.inventory[0] or "", OBJECTS_MAX)
+            found = read_inventory(asked.inventory, OBJECTS_MAX)
             if found is None:
                 return None
             return Listed(found, (), asked.before_ms(totals(found).newest_ms))
@@ -213,7 +215,7 @@ def _lister(
 
     def run() -> Listed[DataFrame]:
         if asked.objects is None:
-            rows = read_inventory(session, asked.inventory[0] or "")
+            rows = read_inventory(session, asked.inventory)
             return Listed(rows, (), asked.before_ms(totals(rows).newest_ms))
         unseen: list[Unseen] = []
         with progress("audit: objects listed") as on_listed:

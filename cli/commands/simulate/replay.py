@@ -24,8 +24,6 @@ from tierledger.cli.violation_output import print_violations, violation_as_json
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tierledger.simulation.checkers.verdict import SeedVerdict
     from tierledger.simulation.machines.scenario.scenario import Scenario
     from tierledger.simulation.record.record import RunRecord
@@ -65,18 +63,6 @@ class ReplayRequest(NamedTuple):
         return scenario_of(drawn(self.seed, self.world), self.keep, self.shape)
 
 
-class Files(NamedTuple):
-    """Further files to write of a run."""
-
-    history: Path | None
-    trace: Path | None
-    overwrite: bool
-
-    def write(self, path: Path, lines: Iterable[bytes]) -> None:
-        with complete_file(path, overwrite=self.overwrite) as file:
-            file.writelines(lines)
-
-
 def _asked(
     seed: int, mutant: str | None, keep: str | None, shape: str | None, world: str
 ) -> ReplayRequest:
@@ -107,32 +93,25 @@ def replay(
     finds anything.
     """
     from tierledger.simulation.campaign.campaign import judged
+    from tierledger.simulation.explain.text import text
+    from tierledger.simulation.record.file import record_as_lines
     from tierledger.simulation.worlds import LIVES
 
     require_place(history, trace, overwrite=overwrite)
-    files = Files(history, trace, overwrite)
     asked = _asked(seed, mutant, keep, shape, world)
     if history is not None and asked.world == LIVES:
         raise InvalidArgument("--history: a life has none; expected --world service")
     scenario = asked.scenario()
     verdict = judged(scenario, mutant, world)
-    if history is not None or trace is not None:
-        _write(asked, scenario, verdict, files)
+    if history is not None:
+        with complete_file(history, overwrite=overwrite) as file:
+            file.writelines(record_as_lines(_record(asked, scenario)))
+    if trace is not None:
+        with complete_file(trace, overwrite=overwrite) as file:
+            file.write(text(_timeline(asked, scenario, verdict)).encode())
     (_print_as_json if json else _print)(verdict)
     if verdict.violations:
         raise typer.Exit(ExitStatus.FOUND)
-
-
-def _write(
-    asked: ReplayRequest, scenario: Scenario, verdict: SeedVerdict, files: Files
-) -> None:
-    from tierledger.simulation.explain.text import text
-    from tierledger.simulation.record.file import record_as_lines
-
-    if files.history is not None:
-        files.write(files.history, record_as_lines(_record(asked, scenario)))
-    if files.trace is not None:
-        files.write(files.trace, [text(_timeline(asked, scenario, verdict)).encode()])
 
 
 def _record(asked: ReplayRequest, scenario: Scenario) -> RunRecord:
