@@ -31,6 +31,7 @@ from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.hosts import BACKOFF_MIN_S, Hosts
 from tierledger.actors.coordinator.ownership import give_up
+from tierledger.actors.coordinator.presence import Presence
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import AppendOutcome, ReplyTo
 from tierledger.actors.sent_batch import NextStep, SentBatch
@@ -107,10 +108,10 @@ _HOSTS = frozenset(
         msg.WorkFailed,
     }
 )
-_ALWAYS = _HOSTS | {msg.Requested, msg.TimerFired, msg.Stopped}
+_ALWAYS = _HOSTS | {msg.Requested, msg.Reported, msg.TimerFired, msg.Stopped}
 
 HEARS: dict[CoordinatorPhase, frozenset[type[Any]]] = {
-    CoordinatorPhase.NEW: frozenset({msg.Started, msg.Requested, msg.Stopped}),
+    CoordinatorPhase.NEW: frozenset({msg.Started, msg.Requested, msg.Reported, msg.Stopped}),
     CoordinatorPhase.IDLE: _ALWAYS,
     CoordinatorPhase.DECIDING: _ALWAYS | {msg.Resumed},
     CoordinatorPhase.APPENDING: _ALWAYS | {store.AppendAnswered, msg.AppendFailed},
@@ -155,6 +156,7 @@ class Coordinator:
         self,
         fold: Fold,
         *,
+        began_ms: int,
         hosts: int,
         partitions_per_host: int = placement.PARTITIONS_PER_HOST,
         writer: str | None = None,
@@ -163,6 +165,7 @@ class Coordinator:
 
         Args:
             fold: The fold of its log, still empty.
+            began_ms: Now, by `Moment.running_ms`.
             hosts: How many hosts are started at least, however little there is to serve.
             partitions_per_host: Leaders and followers that one host may run.
             writer: The host that writes for all, where the store has one writer.
@@ -172,6 +175,7 @@ class Coordinator:
         self.is_started = False
         """Whether the log was read to its end and its hosts are being pinged."""
         self.hosts = Hosts(fold.state, hosts, partitions_per_host, writer)
+        self.presence = Presence(began_ms)
         self.story = Story()
         self.waiting: deque[Waiting] = deque()
         self.taken: list[Waiting] | None = None
@@ -231,7 +235,8 @@ class Coordinator:
         effects += self._watch_move()
         if self.phase is CoordinatorPhase.IDLE:
             effects += self._wake()
-        self.story.note(stimulus, _about(stimulus), effects)
+        if not isinstance(stimulus, msg.Reported):  # The story would tell of little else.
+            self.story.note(stimulus, _about(stimulus), effects)
         for check in CHECKS:
             check(self, self.state.next_position != before)
         return effects
@@ -242,6 +247,8 @@ class Coordinator:
                 return self._read()
             case msg.Requested():
                 return self._requested(stimulus)
+            case msg.Reported():
+                return self._reported(stimulus)
             case msg.Resumed():
                 return (
                     self._fold() if self.phase is CoordinatorPhase.FOLDING else self._decide()
@@ -270,7 +277,7 @@ class Coordinator:
                 return self._pass_to_hosts(stimulus)
 
     def _when_stopped(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
-        if isinstance(stimulus, msg.Requested):
+        if isinstance(stimulus, msg.Requested | msg.Reported):
             closed = NotReady("the coordinator is being closed")
             return [store.ReplyError(stimulus.reply_to, closed)]
         return []
@@ -383,6 +390,18 @@ class Coordinator:
             return [store.ReplyError(requested.reply_to, error)]
         self.waiting.append(Waiting(requested.request, requested.reply_to))
         return []
+
+    def _reported(self, reported: msg.Reported) -> list[msg.Effect]:
+        """Answer a report at once: what it is told may be old, like a follower's reads."""
+        try:
+            answer, follows = self.presence.take(reported.report, self.state, self._now)
+        except RemoteStorageError as error:
+            return [store.ReplyError(reported.reply_to, error)]
+        except Exception as error:  # noqa: BLE001 - One bad report must not end the coordinator.
+            bad = RejectedError(f"the coordinator cannot take this report: {error!r}")
+            return [store.ReplyError(reported.reply_to, bad)]
+        self.waiting += [Waiting(one, None) for one in follows]
+        return [msg.ReplyToRequest(reported.reply_to, answer)]
 
     def _wake(self) -> list[msg.Effect]:
         """Begin a round after other tasks have run, so that more requests may join it."""
@@ -523,6 +542,8 @@ class Coordinator:
             else:
                 if isinstance(one.request, msg.Announce):
                     decide.hear(self.state, one.request.given)
+                if isinstance(one.request, msg.HandOver):
+                    self.presence.handed_over(one.request.wish, self.state.ownership)
                 effects.append(msg.ReplyToRequest(one.reply_to, one.answer))
         self.taken, self._draft, self._is_placing = None, None, False
         self.phase = CoordinatorPhase.IDLE

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tierledger.actors.calls import HostLoad, HostPing, PartitionKey
 from tierledger.actors.coordinator import decide, holding, placement, unowned
+from tierledger.actors.coordinator.attendance import Attend, MoveReport
 from tierledger.actors.coordinator.events import Announcement, CoordinatorBody, Registered
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode, hand_over
@@ -41,6 +42,11 @@ class Moment(NamedTuple):
     """Seconds of a clock that never goes back; only differences mean something."""
     ms: int
     """Milliseconds since 1970, as events are dated."""
+
+    @property
+    def running_ms(self) -> int:
+        """`s` in milliseconds."""
+        return int(self.s * 1000)
 
 
 # Requests: what is to be decided on.
@@ -282,6 +288,17 @@ class Requested(NamedTuple):
     request: Decidable
 
 
+Report: TypeAlias = "Attend | MoveReport | dict[str, Any]"
+"""Of a plugin, of a command that moves the metadata, or of a follower."""
+
+
+class Reported(NamedTuple):
+    """A report is to be answered at once; see `Presence`."""
+
+    reply_to: ReplyTo
+    report: Report
+
+
 class Resumed(NamedTuple):
     """Other tasks have run; the next piece of work may be done."""
 
@@ -502,6 +519,7 @@ class GiveUp(NamedTuple):
 Stimulus: TypeAlias = (
     Started
     | Requested
+    | Reported
     | Resumed
     | AppendAnswered
     | AppendFailed

@@ -25,13 +25,7 @@ from tierledger.actors.calls import (
 )
 from tierledger.actors.conditions import STORE_REFUSED, Conditions
 from tierledger.actors.coordinator import messages as msg
-from tierledger.actors.coordinator.attendance import (
-    Attend,
-    Attendance,
-    Attended,
-    Followed,
-    MoveReport,
-)
+from tierledger.actors.coordinator.attendance import Attend, Attended, Followed, MoveReport
 from tierledger.actors.coordinator.breaker import Breaker
 from tierledger.actors.coordinator.clocks import OWN, Clocks
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
@@ -68,7 +62,6 @@ from tierledger.actors.coordinator.replacing import (
 )
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.coordinator.requests import FollowedCoordinator
-from tierledger.actors.coordinator.unowned import FOREIGN, Sightings, was_silent
 from tierledger.actors.foreign_errors import failure_of
 from tierledger.actors.holds import Hold
 from tierledger.actors.hosted_backend import HostedBackend
@@ -98,7 +91,6 @@ from tierledger.actors.processes import node_of
 from tierledger.actors.slices import Slices
 from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.errors import (
-    Fenced,
     OutcomeUnknown,
     RejectedError,
     RemoteStorageError,
@@ -201,6 +193,7 @@ class CoordinatorService:
         def new_machine() -> Coordinator:
             return Coordinator(
                 Fold(cluster_id, keys, serde, identity),
+                began_ms=self._now_ms(),
                 hosts=hosts,
                 partitions_per_host=partitions_per_host,
                 writer=WRITER if backend is None else None,
@@ -209,14 +202,12 @@ class CoordinatorService:
         self._identity = (identity or b"").hex()
         self._partitions_per_host = partitions_per_host
         self._new_machine = new_machine
-        self._machine = self._new_machine()
         self._loop = asyncio.get_running_loop()
         self._began_ms = self._now_ms()
+        self._machine = self._new_machine()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._callers: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
-        self._attendance = Attendance()
-        self._sightings = Sightings(self._began_ms)
         self.conditions = Conditions(clock.now_ms)
         """What is wrong with the coordinator now, for the list of troubles."""
         self._breaker = breaker or Breaker()
@@ -306,23 +297,10 @@ class CoordinatorService:
         """
         request: msg.Decidable = msg.HandOver(wish)
         if wish == CONFIRM:
-            self._refuse_unowned()
+            self._machine.presence.refuse_unowned(self._machine.state)
             request = msg.ReleaseDeletions(None)
         owned: Owned = await self._ask(request)
-        if owned.owner == Owner.MOVING:
-            self._attendance.accept(owned.owner_epoch, wish.accepted)
         return owned
-
-    def _refuse_unowned(self) -> None:
-        owner = self._machine.state.ownership.owner
-        if owner != Owner.TIERLEDGER:
-            raise RejectedError(f"{owner} owns the remote log metadata, expected tierledger")
-        if found := self._sightings.unowned():
-            brokers = ", ".join(str(one.broker_id) for one in found)
-            raise RejectedError(
-                f"brokers {brokers} run without the plugin, or it does not reach the service: "
-                "stop them, or start them with the plugin, then confirm"
-            )
 
     async def attend(self, attend: Attend) -> Attended:
         """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata.
@@ -330,50 +308,17 @@ class CoordinatorService:
         Raises:
             Fenced: A newer client of the broker has registered.
         """
-        state = self._machine.state
-        newest = state.incarnations.get(attend.broker_id, 0)
-        if 0 < attend.incarnation < newest:
-            raise Fenced(
-                f"broker {attend.broker_id} registered anew, as incarnation {newest}; "
-                f"incarnation {attend.incarnation} is fenced"
-            )
-        self._attendance.attended(attend, self._now_ms(), self._clock.now_ms())
-        self._sightings.heard(attend.broker_id, self._now_ms())
-        began_ms = self._clock.now_ms() - attend.ran_ms if attend.ran_ms else None
-        if was_silent(state, attend.broker_id, attend.incarnation, began_ms):
-            self._feed(msg.Requested(None, msg.ReleaseDeletions(attend.broker_id)))
-        accepted = self._attendance.accepted(state.ownership.epoch)
-        return Attended(state.ownership, self._attendance.import_rounds, accepted)
+        attended: Attended = await self._report(attend)
+        return attended
 
     async def tell_move(self, report: MoveReport) -> None:
         """Take the report of a command that moves the metadata; `status` shows it."""
-        self._attendance.move_told(report, self._now_ms())
+        await self._report(report)
 
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """Take a follower's report; the answer is the owner, and whether it is chosen."""
-        is_chosen = self._attendance.followed(report, self._now_ms())
-        if is_chosen:
-            self._hold_deletions(report)
-        return Followed(self._machine.state.ownership, is_chosen)
-
-    def _hold_deletions(self, report: dict[str, Any]) -> None:
-        """Hold deletions for what the follower has seen, if that is news."""
-        now_ms, wall_ms = self._now_ms(), self._clock.now_ms()
-        ahead_ms = wall_ms - now_ms
-        if report.get("alive") is not None and "seen_ms_ago" in report:
-            self._sightings.seen(report["alive"], now_ms - report["seen_ms_ago"])
-        requests = [
-            msg.HoldDeletions(
-                one.broker_id, one.since_ms + ahead_ms, 0, one.excused_ms + ahead_ms
-            )
-            for one in self._sightings.unowned()
-        ]
-        if foreign := report.get("foreign"):
-            since_ms = report.get("foreign_since_ms") or wall_ms
-            requests.append(msg.HoldDeletions(FOREIGN, since_ms, foreign))
-        for request in requests:
-            if request.decide(self._machine.state):
-                self._feed(msg.Requested(None, request))
+        followed: Followed = await self._report(report)
+        return followed
 
     async def hold(self, wish: PlaceHold | ReleaseHold) -> list[PartitionKey]:
         """Place or release a hold; durable on return.
@@ -543,10 +488,20 @@ class CoordinatorService:
         return {key: verdict for key, verdict in known if verdict is not None}
 
     async def _ask(self, request: msg.Decidable) -> Any:  # noqa: ANN401 - Its answer.
-        number = next(self._numbers)
-        answer = self._callers[number] = self._loop.create_future()
+        number, answer = self._caller()
         self._feed(msg.Requested(number, request))
         return await answer
+
+    async def _report(self, report: msg.Report) -> Any:  # noqa: ANN401 - Its answer.
+        number, answer = self._caller()
+        self._feed(msg.Reported(number, report))
+        return await answer
+
+    def _caller(self) -> tuple[int, asyncio.Future[Any]]:
+        """A caller's number, and its answer."""
+        number = next(self._numbers)
+        answer = self._callers[number] = self._loop.create_future()
+        return number, answer
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
         """Where each partition is served now, in order; one that has a log is always known."""
@@ -582,7 +537,9 @@ class CoordinatorService:
         aside = [*state.set_aside.values(), *hosts.set_aside()]
         now_ms = self._clock.now_ms()
         report = coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
-        attending = self._attendance.report(state.ownership, state.incarnations, self._now_ms())
+        attending = self._machine.presence.attendance.report(
+            state.ownership, state.incarnations, self._now_ms()
+        )
         found = [*hosts.not_started(self._now()), *hosts.doors.conditions()]
         found += [*self._clocks.conditions(), *self.nodes.conditions()]
         conditions = [one._asdict() for one in found]

@@ -17,6 +17,7 @@ from tierledger.actors.calls import (
 from tierledger.actors.coordinator import hosts as parts
 from tierledger.actors.coordinator import machine as rules
 from tierledger.actors.coordinator import messages as msg
+from tierledger.actors.coordinator.attendance import Attend, Attended, Followed
 from tierledger.actors.coordinator.doors import KNOCKS_MISSED
 from tierledger.actors.coordinator.events import (
     Announcement,
@@ -26,8 +27,9 @@ from tierledger.actors.coordinator.events import (
 )
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.machine import HEARS, Coordinator, CoordinatorPhase
-from tierledger.actors.coordinator.ownership import Handover, Ownership
+from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
 from tierledger.actors.coordinator.placement import CALLS_SPREAD, PARTITIONS_PER_HOST
+from tierledger.actors.coordinator.unowned import FOREIGN, SILENT_MS
 from tierledger.actors.messages import (
     Append,
     AppendAnswered,
@@ -43,10 +45,12 @@ from tierledger.actors.messages import (
 from tierledger.events.commands import Claim
 from tierledger.events.errors import (
     CorruptLog,
+    Fenced,
     InvalidArgument,
     NotReady,
     OutcomeUnknown,
     Overloaded,
+    RejectedError,
     StorageUnavailable,
 )
 from tierledger.storage.partition.event_log import StoredBatch
@@ -69,6 +73,7 @@ class Driven:
     ) -> None:
         self.machine = Coordinator(
             Fold(CLUSTER, KEYS, SERDE, identity),
+            began_ms=100_000,
             hosts=hosts,
             partitions_per_host=partitions_per_host,
             writer=writer,
@@ -861,6 +866,107 @@ def test_a_log_of_any_length_is_read_without_going_deeper() -> None:
     one.begun()
 
     assert one.machine.state.chain_hash == written.state.chain_hash
+
+
+# Reports.
+
+
+def report(**seen: object) -> dict[str, object]:
+    """A follower's."""
+    return {"follower": "f", "round": 1, "trouble": None, **seen}
+
+
+def owning() -> Driven:
+    """A coordinator of a cluster whose metadata tierledger owns."""
+    one = Driven().started()
+    one.hear(msg.Requested(1, msg.HandOver(Handover(Owner.TIERLEDGER, Owner.NOBODY))))
+    one.rest()
+    return one
+
+
+def test_a_report_is_answered_at_once_and_what_follows_from_it_is_stored() -> None:
+    one = owning()
+    one.hear(msg.Reported(2, report(foreign=1)))
+    assert one.replies()[2] == Followed(one.machine.state.ownership, is_chosen=True)
+    assert not one.machine.state.held
+
+    one.rest()
+    assert [*one.machine.state.held] == [FOREIGN]
+
+    before = len(one.log)
+    one.hear(msg.Reported(3, report(foreign=1)))
+    one.rest()
+    assert len(one.log) == before
+
+
+def test_a_living_broker_whose_plugin_reports_no_more_has_its_deletions_held() -> None:
+    one = owning()
+    plugin = Attend(7, 0, PluginMode.TIERLEDGER, 1, True)
+    one.hear(msg.Reported(2, plugin))
+    alive = report(alive=[7], seen_ms_ago=0)
+    one.hear(msg.Reported(3, alive), after_s=(SILENT_MS - 1) / 1000)
+    one.rest()
+    assert not one.machine.state.held
+
+    one.hear(msg.Reported(4, alive), after_s=0.001)
+    one.rest()
+    held = one.machine.state.held[7]
+    assert held.excused_ms - held.since_ms == SILENT_MS
+    assert held.excused_ms == one.now.ms
+
+    # It was only silent: it began before it could be missed.
+    one.hear(msg.Reported(5, plugin._replace(ran_ms=2 * SILENT_MS)), after_s=1.0)
+    one.rest()
+    assert not one.machine.state.held
+
+
+def test_a_report_that_cannot_be_taken_is_refused_and_ends_nothing() -> None:
+    one = owning()
+    one.hear(msg.Reported(2, {"follower": "f"}))
+    assert isinstance(one.replies()[2], RejectedError)
+
+    one.hear(msg.Reported(3, report()))
+    assert isinstance(one.replies()[3], Followed)
+
+
+def test_a_fenced_plugin_is_told_so() -> None:
+    one = Driven().started()
+    one.register(1)
+    one.rest()
+    one.register(1, caller=2, after=1)
+    one.rest()
+
+    one.hear(msg.Reported(3, Attend(1, 1, PluginMode.TIERLEDGER, 1, True)))
+    assert isinstance(one.replies()[3], Fenced)
+
+
+def test_a_stopped_coordinator_takes_no_report() -> None:
+    one = owning()
+    one.hear(msg.Stopped())
+    one.hear(msg.Reported(2, report()))
+    assert isinstance(one.replies()[2], NotReady)
+
+
+def test_reports_do_not_drive_all_else_out_of_the_story() -> None:
+    one = owning()
+    before = str(one.machine.story)
+    for number in range(20):
+        one.hear(msg.Reported(number, report()))
+
+    assert str(one.machine.story) == before
+
+
+def test_what_a_move_accepts_is_told_to_plugins_while_it_goes_on() -> None:
+    one = Driven().started()
+    accepts = MOVE._replace(accepted=(ID,))
+    for number, wish in enumerate((Handover(Owner.KAFKA, Owner.NOBODY), accepts), 1):
+        one.hear(msg.Requested(number, msg.HandOver(wish)))
+        one.rest()
+
+    one.hear(msg.Reported(3, Attend(1, 0, PluginMode.HANDOVER, 2, True)))
+    answer = one.replies()[3]
+    assert isinstance(answer, Attended)
+    assert answer.accepted == (ID,)
 
 
 # A move of the cluster's metadata.
