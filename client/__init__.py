@@ -54,14 +54,11 @@ if TYPE_CHECKING:
     __version__: str
     """The version that is installed."""
 
-    from tierledger.actors.client.blocking_replicas import BlockingFedReplica, BlockingReplicas
     from tierledger.actors.door.client.replicas import FedReplica, Replicas
 
 __all__ = [
     "AsyncRemoteLogMetadataManager",
-    "BlockingFedReplica",
     "BlockingPartitionHistory",
-    "BlockingReplicas",
     "CorruptCheckpoint",
     "CorruptLog",
     "CorruptRemoteData",
@@ -109,10 +106,8 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version  # noqa: PLC0415 - Slower than all else here.
 
         return version("tierledger")
-    if name not in {"BlockingFedReplica", "BlockingReplicas", "FedReplica", "Replicas"}:
+    if name not in {"FedReplica", "Replicas"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Imported here, as these load gRPC.
-    from tierledger.actors.client import blocking_replicas  # noqa: PLC0415
-    from tierledger.actors.door.client import replicas  # noqa: PLC0415
+    from tierledger.actors.door.client import replicas  # noqa: PLC0415 - It loads gRPC.
 
-    return getattr(blocking_replicas if name.startswith("Blocking") else replicas, name)
+    return getattr(replicas, name)
