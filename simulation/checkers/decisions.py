@@ -25,7 +25,13 @@ from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.overlay import Overlay
 from tierledger.simulation.checkers.content import first_difference
 from tierledger.simulation.checkers.slow.decisions import Facts, Refused, Unsure, Waits, decided
-from tierledger.simulation.checkers.slow.deletions import RefusedCommand, due_now, held_or_kept
+from tierledger.simulation.checkers.slow.deletions import (
+    RefusedCommand,
+    due_now,
+    held_or_kept,
+    is_held_as_a_whole,
+    kept_longer,
+)
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog
 
@@ -153,6 +159,11 @@ def difference(  # noqa: C901, PLR0912, PLR0915 - One loop, as a leader's.
                 known = {one: known[one] for one in before.kept if one in known}
             ids = due_now(one.tip, known, command, one.told, arrived.now_ms)
             command = command._replace(segment_ids=ids)
+        if isinstance(command, cmd.EndSegments):
+            if is_held_as_a_whole(one.tip, one.told, arrived.now_ms):
+                at_once.append((to, "RejectedError"))
+                continue
+            command = kept_longer(one.tip, command, one.told, arrived.now_ms)
         fate = held_or_kept(
             one.tip, facts.segments, before.segments,
             None if facts.delete is None else facts.delete[0],

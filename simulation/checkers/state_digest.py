@@ -78,7 +78,12 @@ def _plain(state: PartitionState) -> list[Any]:
         sorted(state.strays.items()),
         list(tombstones.by_position.items()),
         sorted(at for _, at in tombstones._positions),
-        (list(state.kept.by_position.items()), sorted(at for _, at in state.kept._positions)),
+        (
+            list(state.kept.by_position.items()),
+            sorted(at for _, at in state.kept._positions),
+            [at for at, _ in state.kept.unreleased],
+            state.kept.bytes,
+        ),
         (list(state.count_by_state), list(state.bytes_by_state)),
     ]
 

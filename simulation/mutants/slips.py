@@ -15,7 +15,9 @@ from tierledger.actors.coordinator import displaced, refusals
 from tierledger.actors.coordinator import evolve as coordinator_evolve
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.coordinator.machine import Coordinator
+from tierledger.actors.coordinator.purges import Purges
 from tierledger.actors.coordinator.state import CoordinatorState
+from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.follower import Follower
@@ -912,13 +914,53 @@ _COPIED = (
 )
 """Slips in leaders that begin with the state of a follower."""
 
+_OF_A_STRANGER = (
+    (
+        "the lease of a purge is not kept",
+        evolve._segment_purge_started,
+        ", lease_until_ms=body.lease_until_ms",
+        "",
+    ),
+    (
+        "a batch does not see the bytes that it lets go",
+        Overlay._note_update,
+        "self._ended_bytes += fields[SIZE]",
+        "pass",
+    ),
+    (
+        "a leader that is to stop stays if it is quarantined before",
+        Leader._quarantine,
+        "return effects if self._stop is None else effects + self._leave(msg.STOPPED)",
+        "return effects",
+    ),
+    (
+        "a leader begins with what a failed step has left in its follower",
+        Follower.standby,
+        "self.state is None or self._trouble is not None",
+        "self.state is None",
+    ),
+    (
+        "each look for what is due begins at the first that is kept",
+        Purges._start,
+        "one._replace(after=found.after)",
+        "one",
+    ),
+    (
+        "a door keeps a route that has led to a refusal",
+        Desk._passed_on,
+        "if answer.failure.fate in PASSED_ON:",
+        "if False:",
+    ),
+)
+"""Planted by somebody who had seen neither worlds nor checkers."""
+
 SLIPS = tuple(
     _slip(number, *given)
     for number, given in enumerate(
         (
             *(*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE),
             *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS, *_REFUSALS, *_PLACED_TOGETHER, *_KEPT),
-            *(*_REPLACED_WRITER, *_COPIED),
+            *(*_REPLACED_WRITER, *_COPIED, *_OF_A_STRANGER),
         ),
         1,
     )

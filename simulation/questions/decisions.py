@@ -60,7 +60,7 @@ def _misdecided_behind(
 
     `facts` and `state` are of the whole log; the events are applied to `facts` alone.
     """
-    asking, overlay = _Asking(log, facts), Overlay(state)
+    asking, overlay = DrawnCommands(log, facts), Overlay(state)
     behind: list[Event] = []
     for number in range(count):
         arrived = msg.CommandArrived(number, asking.command(), asking.time_ms())
@@ -90,15 +90,16 @@ def _misdecided_behind(
     return [], behind
 
 
-class _Asking:
+class DrawnCommands:
     """Draws commands that fit what is known, most of them."""
 
-    def __init__(self, log: FinalLog, facts: Facts) -> None:
+    def __init__(self, log: FinalLog, facts: Facts, salt: str = "") -> None:
+        """`facts`: what is known; they get the limits by which is decided."""
         facts.custom_bytes_max = LIMITS.custom_metadata_bytes_max
         facts.retention_ms = LIMITS.tombstone_retention_ms
         self._facts, self._tip = facts, log.topic_id_partition
         last = log.events[-1].log_time_ms if log.events else 0
-        self._random = Random(f"{len(log.events)}:{last}")
+        self._random = Random(f"{len(log.events)}:{last}{salt}")
         self._named = 0
         self._imports = "asked" if self._random.random() < 0.3 else None
         write = self._update if self._imports is None else self._import
@@ -126,6 +127,9 @@ class _Asking:
 
     def time_ms(self) -> int:
         """When the command arrives: around the end of a wait, if one is running."""
+        return int(self._pick(self._times()))
+
+    def _times(self) -> list[int]:
         facts = self._facts
         times = [facts.time_ms - 1000, facts.time_ms, facts.time_ms + 700]
         if facts.disputes[0]:
@@ -133,7 +137,7 @@ class _Asking:
             times += [facts.disputes[2] + held_ms + off for off in (-1, 0)]
         deletions = [at for _, at in list(facts.deleted.values())[-4:]]
         times += [at + facts.retention_ms + off for at in deletions for off in (0, 1)]
-        return int(self._pick(times))
+        return times
 
     def _pick(self, among: Any) -> Any:  # noqa: ANN401
         return among[int(self._random.random() * len(among))]

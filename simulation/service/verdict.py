@@ -69,7 +69,7 @@ from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.scenario.streams import stream
 from tierledger.simulation.machines.struck import whole
-from tierledger.simulation.questions.decisions import asking
+from tierledger.simulation.questions.deletions import asking
 from tierledger.simulation.service.at_rest import (
     SETTLED_S,
     always_well,

@@ -300,6 +300,14 @@ def test_a_quarantine_answers_those_who_waited(harness: Harness) -> None:
     assert not harness.follower.is_ready_for(FOLLOWS)
 
 
+def test_no_leader_begins_with_a_state_that_a_failed_step_has_left(harness: Harness) -> None:
+    assert harness.follower.standby() is not None
+
+    harness.feed(msg.StepFailed("an error in the middle of a batch", ""))
+
+    assert harness.follower.standby() is None
+
+
 def test_announcements_wait_for_nothing_in_a_quarantine(store: SlotStore) -> None:
     store.slots[3] = flipped(store.slots[3], 0)
     harness = Harness(Follower(SERDE), store)

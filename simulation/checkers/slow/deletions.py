@@ -1,7 +1,7 @@
 """The slow counterpart of what holds, terms and guards do to deletions, from the guide's words.
 
 No code is shared with `actors.holds`, `due` and `explained`. Holds by the times of records, and
-retention by size, are left to tests: no world has them.
+what brokers have beyond the tier, are left to tests: nobody asks about them.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def held_or_kept(
     if guarded_for is not None and delete is None and retention is not None:
         if isinstance(retention, NotKnown):
             return RefusedCommand("deletion-not-judged")
-        if not _is_explained(known.added, retention, now_ms):
+        if not _is_explained(known.added, retention, now_ms, segments, before):
             return UNTIL_RELEASED_MS
     about = [one for one in holds if is_about(one, tip, known.added)]
     found = keepers(about, 0 if guarded_for is None else int(guarded_for))
@@ -141,12 +141,60 @@ def held_or_kept(
     return now_ms + max(0 if one.term_ms is None else one.term_ms for one in found)
 
 
-def _is_explained(added: SegmentAdded, told: ToldRetention, now_ms: int) -> bool:
-    assert told.retention_bytes < 0, "no world has a retention by size"
-    assert told.log_start == 0, "in no world DeleteRecords are used"
-    is_other = all(epoch < told.first_epoch for epoch in added.epochs[::2])
-    is_old = added.max_timestamp_ms <= now_ms - told.retention_ms + CLOCKS_MS
-    return is_other or (told.retention_ms >= 0 and is_old)
+def _is_explained(
+    added: SegmentAdded,
+    told: ToldRetention,
+    now_ms: int,
+    segments: Mapping[bytes, SegmentFact],
+    before: Mapping[bytes, SegmentFact],
+) -> bool:
+    """Whether a rule of Kafka's explains a deletion; by size, if the tier is too large.
+
+    A log start that rose explains it, unless a segment ends right before it: retention leaves
+    it there, too.
+    """
+    assert told.end == 0, "nobody asks about a log beyond its tier"
+    finished = (one.added.end_offset for one in before.values() if one.state == COPY_FINISHED)
+    is_behind = added.end_offset < told.log_start
+    if is_behind and told.log_start - 1 not in {added.end_offset, *finished}:
+        return True
+    if not is_behind and all(epoch < told.first_epoch for epoch in added.epochs[::2]):
+        return True
+    if told.retention_ms >= 0 and (
+        added.max_timestamp_ms <= now_ms - told.retention_ms + CLOCKS_MS
+    ):
+        return True
+    tier = sum(
+        one.added.size
+        for segment_id, one in before.items()
+        if one.state == COPY_FINISHED
+        and segment_id in segments
+        and segments[segment_id].state == COPY_FINISHED
+    )
+    return told.retention_bytes >= 0 and tier >= told.retention_bytes + added.size
+
+
+def is_held_as_a_whole(tip: TopicIdPartition, told: Deletions, now_ms: int) -> bool:
+    """Whether nothing of a partition may be cleaned up: any hold but a term forbids it."""
+    return bool(told.held) or any(
+        one.term_ms is None and not is_over(one, now_ms) and is_about_partition(one, tip)
+        for one in told.holds
+    )
+
+
+def kept_longer(
+    tip: TopicIdPartition, command: cmd.EndSegments, told: Deletions, now_ms: int
+) -> cmd.EndSegments:
+    """A clean-up whose finished segments stay at least as long as the terms say, wordless."""
+    if command.keep is None:
+        return command
+    terms = [
+        one.term_ms or 0
+        for one in told.holds
+        if not is_over(one, now_ms) and is_about_partition(one, tip)
+    ]
+    until_ms = max(command.keep.until_ms, now_ms + max([0, *terms]))
+    return command._replace(keep=cmd.Keep(until_ms, ""))
 
 
 def due_now(

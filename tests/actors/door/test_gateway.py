@@ -5,6 +5,7 @@ import json
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from tests.models.actors.local_world import (
     TOPIC_ID,
     LocalWorld,
     copy,
+    eventually,
     listed,
     partition,
     segment,
     sqlite_in,
 )
-from tierledger.actors.calls import CommandCall, CountsCall, PartitionKey
+from tierledger.actors.calls import LEADER, CommandCall, CountsCall, PartitionKey
+from tierledger.actors.coordinator.messages import Balance, Requested
+from tierledger.actors.coordinator.placement import Move
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import DoorAddress, doors_in
 from tierledger.actors.door.client.connection import connect_at, greeting_of
@@ -278,6 +282,42 @@ async def test_any_host_answers_and_tells_the_better_address(tmp_path: Path) -> 
             assert answer.better_door == await door_of(world, "host-1")
         assert answers[2].failure.kind == pb.NOT_READY
         assert json.loads(answers[3].status.json)["host"] == "host-1"
+
+
+async def test_a_host_passes_calls_on_to_where_a_partition_is_led_by_then(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, hosts=3) as world:
+        tips = [partition(number) for number in range(4)]
+        await world.leader(*tips)
+        keys = [PartitionKey.of(tip) for tip in tips]
+        routes = await world.service.coordinator.route(keys)
+        far, key = next(
+            (tip, PartitionKey.of(tip))
+            for tip, one in zip(tips, routes, strict=True)
+            if one.leader_host == "host-1/1"
+        )
+        where = pb.Partition(topic_id=TOPIC_ID, partition=far.partition)
+        asked = pb.Question(partition=where, role=pb.LEADER, kind=pb.HIGHEST_OFFSET)
+
+        async with greeted(await door_of(world)) as client:
+            numbers = count(1)
+
+            async def answer() -> pb.Answer:
+                (found,) = await client.ask(pb.Call(id=next(numbers), question=asked))
+                return found
+
+            assert not (await answer()).HasField("failure")
+            state = world.service.coordinator._machine.state
+            move = Move(key, "host-1", "host-2", state.next_position)
+            world.service.coordinator._feed(Requested(None, Balance(move)))
+            await eventually(lambda: world.service.host("host-2").host.serves(key, LEADER))
+            await eventually(lambda: not world.service.host("host-1").host.serves(key, LEADER))
+
+            async def is_answered() -> bool:
+                return not (await answer()).HasField("failure")
+
+            await eventually(is_answered)
 
 
 async def test_a_client_that_reaches_one_host_only_can_do_everything(tmp_path: Path) -> None:

@@ -235,6 +235,19 @@ def test_a_batch_that_rots_before_it_is_seen_again_leaves_its_writers_in_doubt(
     assert not harness.gone
 
 
+def test_a_leader_that_is_to_stop_is_gone_though_its_last_batch_rots(harness: Harness) -> None:
+    write = harness.write(added(1))
+    append = harness.expect_append()
+    harness.stop()
+    assert not harness.gone, "its writer waits for the outcome"
+    harness.store.create(append.number, flipped(append.value))
+    harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+    harness.settle()
+
+    assert isinstance(harness.error_for(write), OutcomeUnknown)
+    assert [gone.reason for gone in harness.gone] == [msg.STOPPED]
+
+
 @pytest.mark.parametrize("is_certain", [True, False])
 def test_a_batch_whose_slot_is_forgotten_was_written_by_nobody_or_nobody_knows(
     harness: Harness, is_certain: bool

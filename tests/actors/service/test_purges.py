@@ -18,6 +18,7 @@ from tests.models.actors.local_world import (
     segment,
     sqlite_in,
 )
+from tierledger.actors import due
 from tierledger.actors.calls import CommandCall, PartitionKey
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.coordinator.purge_requests import NextPurge, ReleaseKept, ToPurge
@@ -190,6 +191,17 @@ async def test_what_a_hold_covers_is_given_once_it_is_released(
     )
     kept.time.ahead_ms += 2 * AGAIN_MS
     await kept.first(7)
+
+
+async def test_what_is_due_is_found_behind_all_that_one_look_takes_in(
+    kept: KeptWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due, "LOOKED_MAX", 1)
+    first_segment = AUDIT._replace(last_offset=9)
+    assert await kept.service.coordinator.hold(PlaceHold(first_segment)) == []
+    kept.time.ahead_ms += 2 * AGAIN_MS
+
+    assert start_of(await kept.first(7)) == 10
 
 
 @pytest.mark.parametrize("is_led", [True, False])

@@ -16,6 +16,7 @@ from tests.models.simulation.recorded_run import (
 )
 from tierledger.actors.messages import Query
 from tierledger.events.log_events import (
+    UNTIL_RELEASED_MS,
     Body,
     SegmentAdded,
     SegmentKept,
@@ -32,7 +33,8 @@ from tierledger.events.partition.decide import (
 )
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
-from tierledger.events.partition.state import PartitionState
+from tierledger.events.partition.state import KeptSegment, PartitionState
+from tierledger.events.tables.segment_rows import pack_row
 from tierledger.simulation.checkers.fold import Checkpoint, checkpoint_is_fold, lifecycle
 from tierledger.simulation.checkers.model import hollow_write, wrong_answer
 from tierledger.simulation.checkers.slow.model import (
@@ -41,6 +43,7 @@ from tierledger.simulation.checkers.slow.model import (
     PartitionDelete,
     Update,
 )
+from tierledger.simulation.checkers.state_digest import fields_that_differ, state_digest
 from tierledger.simulation.history.calls import OK, READ, digest_of
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.storage.partition.event_log import encode_batch
@@ -360,3 +363,14 @@ def test_a_state_that_no_log_leads_to_is_found() -> None:
     assert {one.checker for one in found} == {"lifecycle"}
     assert found[0].message.startswith("behind position 8 the state contradicts itself: ")
     assert "request" in found[0].message
+
+
+def test_a_digest_covers_the_indexes_of_what_is_kept() -> None:
+    fields = [b"a" * 16, COPY_FINISHED, 0, 9, [0, 0, 0], 100, 5, 1, 5, None, False, 4]
+    state = PartitionState(TIP, b"")
+    state.kept.add(b"a" * 16, 7, KeptSegment(pack_row(fields), UNTIL_RELEASED_MS, 0, "", 7))
+    before = state_digest(state)
+
+    state.kept.unreleased.drop(7, 7)
+
+    assert fields_that_differ(before, state_digest(state)) == ["kept segments"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.models.simulation.recorded_run import small_run
+from tierledger.actors import due, explained, holds
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import decide as coordinator_decide
 from tierledger.actors.coordinator import displaced, placement, refusals
@@ -17,10 +18,12 @@ from tierledger.actors.follower import Follower
 from tierledger.actors.host.placement_order import PlacementOrder
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import WaitingClaims
-from tierledger.events.partition import decide, imports, overlay, sessions
+from tierledger.events.partition import decide, evolve, imports, overlay, sessions
+from tierledger.events.partition.state import KeptSegment
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX, PagedMap
 from tierledger.events.tables.segment_rows import SegmentRows
+from tierledger.simulation.checkers.all import Asking
 from tierledger.simulation.checkers.fold import folded
 from tierledger.simulation.checkers.slow.decisions import Facts
 from tierledger.simulation.checkers.violation import Violation
@@ -29,8 +32,8 @@ from tierledger.simulation.machines.asked import FEEDS, FEW, PIECES
 from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.mutants.catalogue import Mutant, planted
 from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.simulation.questions import decisions, deletions
 from tierledger.simulation.questions.coordination import miscoordinated
-from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.questions.feeds import misfed
 from tierledger.simulation.questions.memory import wrong_memory
 from tierledger.simulation.questions.tables import wrong_table
@@ -43,8 +46,15 @@ LOG = small_run().log()
 
 
 def of_decisions() -> list[Violation]:
+    return asked_behind(decisions.asking(60))
+
+
+def of_deletions() -> list[Violation]:
+    return asked_behind(deletions.asking(60))
+
+
+def asked_behind(asks: Asking) -> list[Violation]:
     """The violations after each prefix of a log."""
-    asks = asking(60)
     found: list[Violation] = []
     for end in range(len(LOG.events) + 1):
         log = FinalLog(LOG.topic_id_partition, LOG.genesis, LOG.events[:end])
@@ -79,7 +89,7 @@ def of_feeds() -> list[Violation]:
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    assert of_decisions() == []
+    assert of_deletions() == [], "these come behind those of decisions"
     assert of_coordination() == []
     assert of_tables() == []
     assert of_memory() == []
@@ -103,6 +113,17 @@ DECISIONS = (
     (overlay.Overlay._note_update, "self._buried[event.position] = event.log_time_ms", "pass"),
 )
 """In what leaders decide."""
+
+DELETIONS = (
+    (evolve._segment_purge_started, ", lease_until_ms=body.lease_until_ms", ""),
+    (decide._purges, "if kept.purger is None:", "if False:"),
+    (KeptSegment.is_free, "now_ms >= self", "now_ms > self"),
+    (due.only_due, "(one.is_unreleased if command.released else True)", "True"),
+    (explained._not_by_size, ">= told", "> told"),
+    (holds.in_force, "one in narrowest and one.term_ms", "one in narrowest"),
+    (due.why_held, "if one.term_ms is None", ""),
+)
+"""In what a leader makes of deletions and purges."""
 
 COORDINATION = (
     (coordinator_evolve._announced, "work += _release(state, key, entry)", "pass"),
@@ -162,6 +183,7 @@ READY = [
     ("asked", "checker", "mistake"),
     [
         *((of_decisions, "misdecided", one) for one in DECISIONS),
+        *((of_deletions, "misdecided", one) for one in DELETIONS),
         *((of_coordination, "miscoordinated", one) for one in COORDINATION),
         *((of_tables, "wrong_table", one) for one in TABLES),
         *((of_memory, "wrong_memory", one) for one in MEMORY),
