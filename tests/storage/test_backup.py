@@ -752,6 +752,21 @@ async def test_a_log_that_is_written_faster_than_it_is_read_does_not_hold_a_back
     assert next(numbers) < 50
 
 
+async def test_what_comes_to_the_coordinators_log_while_others_are_read_is_not_missed(
+    files: BackupFiles,
+) -> None:
+    backend = Growing()
+    await StoredPartition.led(backend)
+
+    async def happens() -> None:
+        if SLOT not in backend.values:
+            await backend.create(SLOT, b"nonsense")
+
+    backend.happens = happens
+    with pytest.raises(CorruptLog, match="the coordinator's log: batch 0"):
+        await made(backend, files)
+
+
 async def test_the_coordinators_log_is_damaged_and_no_backup_is_made(
     files: BackupFiles,
 ) -> None:

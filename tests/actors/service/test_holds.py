@@ -18,7 +18,9 @@ from tests.models.actors.local_world import (
 )
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator.breaker import BreakerShares
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
+from tierledger.actors.coordinator.messages import SendWork
 from tierledger.actors.holds import Deletions, Hold
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.leader.machine import Leader
@@ -51,6 +53,23 @@ async def test_what_is_held_is_refused_from_the_answer_on_and_after_a_restart(
     await move(leader, segment(0), DELETING)
     await move(leader, segment(0), DELETED)
     assert await listed(leader) == [1]
+
+
+@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
+async def test_a_host_knows_the_newest_hold_before_it_gets_a_leader(world: LocalWorld) -> None:
+    await owned(world)
+    coordinator, host = world.service.coordinator, world.service.host("host-0").host
+    assert await coordinator.hold(PlaceHold(HOLD)) == []
+    running = coordinator._machine.hosts.running["host-0"]
+    # As one that had started while the hold was being placed, and was not pinged since.
+    coordinator._told.pop(running.address)
+    host.deletions = Deletions()
+
+    await coordinator._send_work(
+        SendWork(running.address, running.watch, HostWork("host-0", ()))
+    )
+
+    assert [one.name for one in host.deletions.holds] == [HOLD.name]
 
 
 @pytest.mark.parametrize("world", ["sqlite", "door"], indirect=True)

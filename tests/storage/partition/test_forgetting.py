@@ -17,6 +17,7 @@ from tests.models.storage.stored_partitions import (
 )
 from tierledger.events.errors import RejectedError, RemoteResourceNotFound
 from tierledger.events.log_events import SegmentKept
+from tierledger.events.partition.invariants import check
 from tierledger.storage.backend import (
     AtomicConflict,
     CreateOutcome,
@@ -58,6 +59,19 @@ async def test_what_is_kept_from_deletion_is_never_forgotten() -> None:
     for segments_too in (False, True):
         with pytest.raises(RejectedError, match="1 deleted segments are kept"):
             await forget(partition.reader(), segments_too=segments_too)
+
+
+async def test_nothing_of_the_segments_that_went_with_it_is_counted() -> None:
+    partition = await StoredPartition.led()
+    await partition.append(finished(0))
+    await partition.close()
+
+    await forget(partition.reader(), segments_too=True)
+
+    state, _ = await partition.reader().state()
+    check(state)
+    assert state.count_by_state == [0, 0, 0]
+    assert state.next_position == partition.state.next_position
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])
