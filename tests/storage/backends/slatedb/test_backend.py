@@ -349,7 +349,7 @@ async def test_a_commit_in_doubt_is_settled_before_anything_is_told(
     url: StoreUrl, monkeypatch: pytest.MonkeyPatch, is_kept: bool
 ) -> None:
     backend = await SlateDbBackend.open(url)
-    await backend.create("log/0", b"")
+    await backend.create_each([("log/0", b"")])  # It knows where the log ends from here on.
     stopped, carried_out = asyncio.Event(), Database.commit
 
     async def stalled(database: Database, changes: dict[bytes, bytes | None]) -> None:
