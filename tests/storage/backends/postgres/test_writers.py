@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import LiteralString
 
@@ -24,7 +24,13 @@ from tierledger.storage.backend import (
     Remove,
     Update,
 )
-from tierledger.storage.backends.postgres.session import LOCK_TIMEOUT_S
+from tierledger.storage.backends.postgres.pool import COMMIT
+from tierledger.storage.backends.postgres.session import (
+    LOCK_TIMEOUT_S,
+    PostgresSession,
+    ServerProcess,
+    StatementResult,
+)
 
 CREATED, EXISTS = CreateOutcome.CREATED, CreateOutcome.EXISTS
 
@@ -199,3 +205,30 @@ async def test_what_is_created_meanwhile_is_met_when_it_is_known(postgres_url: s
                 await guarded
 
         assert await everything(backend) == {"next": b"theirs", "there": b"1"}
+
+
+async def test_what_comes_in_doubt_while_others_are_settled_is_settled_too(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = ServerProcess(1, "gone"), ServerProcess(2, "gone")
+    ended: list[object] = []
+    ask = PostgresSession.run
+    async with opened(postgres_url) as backend:
+        pool = backend._pool
+
+        async def run(
+            session: PostgresSession,
+            statement: LiteralString,
+            parameters: Sequence[object] | None,
+        ) -> StatementResult:
+            if statement == COMMIT and second not in [*ended, *pool._unsettled]:
+                pool._unsettled.append(second)
+            if isinstance(parameters, ServerProcess):
+                ended.append(parameters)
+            return await ask(session, statement, parameters)
+
+        pool._unsettled.append(first)
+        monkeypatch.setattr(PostgresSession, "run", run)
+        assert await backend.get("k") is None
+
+    assert ended == [first, second]
