@@ -231,12 +231,12 @@ class Host:
     def call(self, call: Call) -> asyncio.Future[Any]:
         """The future result of a checked call: a value, or an error as a value.
 
-        To cancel the future is to give up on the call; see `give_up`.
+        To cancel the future is to give up on the call; see `drop_call`.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         reply_to = self.answer(call, partial(_settle, future))
         if not future.done():
-            future.add_done_callback(lambda _: self.give_up(reply_to))
+            future.add_done_callback(lambda _: self.drop_call(reply_to))
         return future
 
     def answer(
@@ -286,7 +286,7 @@ class Host:
         if reader is not None:
             self._readers[reply_to] = reader
 
-    def give_up(self, reply_to: int) -> None:
+    def drop_call(self, reply_to: int) -> None:
         """Drop a call whose caller no longer waits. A query ends; a write may still happen."""
         self._readers.pop(reply_to, None)
         if self._replies.pop(reply_to, None) is not None and reply_to in self._questions:

@@ -67,7 +67,7 @@ class ServingHost(Protocol):
         self, call: Call, then: Callable[[object], None], reader: AnswerReader | None = None
     ) -> int: ...
 
-    def give_up(self, reply_to: int) -> None: ...
+    def drop_call(self, reply_to: int) -> None: ...
 
     async def counts(self) -> dict[str, Any]: ...
 
@@ -117,7 +117,7 @@ class Desk:
     def give_up(self, answering: int | asyncio.Task[object]) -> None:
         """Drop a call whose answer is not wanted any more."""
         if isinstance(answering, int):
-            self._host.give_up(answering)
+            self._host.drop_call(answering)
         else:
             answering.cancel()
 

@@ -78,7 +78,7 @@ class HeldHost:
         asked.add_done_callback(lambda one: None if one.cancelled() else then(one.result()))
         return len(self.asked) - 1
 
-    def give_up(self, number: int) -> None:
+    def drop_call(self, number: int) -> None:
         self.asked[number].cancel()
 
 
