@@ -322,9 +322,11 @@ class Attendance:
             self._waiting[follower] = self._waiting.get(follower, 0) + 1
             if self._waiting[follower] < REPORTS_MISSED:
                 return False
+        # Before it is kept: later looks at a report that lacks these would fail.
+        trouble, _ = report["trouble"], int(report["round"])
         self._chosen, self._waiting = follower, {}
         self._following = (report, now_ms)
-        if not report["trouble"]:
+        if not trouble:
             self._failing_since_ms = None
         elif self._failing_since_ms is None:
             self._failing_since_ms = now_ms

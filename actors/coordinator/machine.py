@@ -400,8 +400,10 @@ class Coordinator:
         except Exception as error:  # noqa: BLE001 - One bad report must not end the coordinator.
             bad = RejectedError(f"the coordinator cannot take this report: {error!r}")
             return [store.ReplyError(reported.reply_to, bad)]
-        self.waiting += [Waiting(one, None) for one in follows]
-        return [msg.ReplyToRequest(reported.reply_to, answer)]
+        effects: list[msg.Effect] = [msg.ReplyToRequest(reported.reply_to, answer)]
+        for one in follows:
+            effects += self._requested(msg.Requested(None, one))
+        return effects
 
     def _wake(self) -> list[msg.Effect]:
         """Begin a round after other tasks have run, so that more requests may join it."""

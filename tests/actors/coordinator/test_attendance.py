@@ -176,7 +176,9 @@ def test_what_a_broker_in_shadow_has_compared_is_added_up() -> None:
 
 
 def follows(attendance: Attendance, follower: str, **changed: object) -> bool:
-    return attendance.followed({"follower": follower, "trouble": None, **changed}, 0)
+    return attendance.followed(
+        {"follower": follower, "round": 0, "trouble": None, **changed}, 0
+    )
 
 
 def test_the_first_follower_is_chosen_and_another_only_once_that_is_silent() -> None:

@@ -922,11 +922,28 @@ def test_a_living_broker_whose_plugin_reports_no_more_has_its_deletions_held() -
 
 def test_a_report_that_cannot_be_taken_is_refused_and_ends_nothing() -> None:
     one = owning()
-    one.hear(msg.Reported(2, {"follower": "f"}))
-    assert isinstance(one.replies()[2], RejectedError)
+    for number, lacks in enumerate(("trouble", "round"), 2):
+        bad = {name: value for name, value in report().items() if name != lacks}
+        one.hear(msg.Reported(number, bad))
+        assert isinstance(one.replies()[number], RejectedError)
 
-    one.hear(msg.Reported(3, report()))
-    assert isinstance(one.replies()[3], Followed)
+    one.hear(msg.Reported(4, Attend(1, 0, PluginMode.TIERLEDGER, 1, True)))
+    assert isinstance(one.replies()[4], Attended)
+    attendance, state = one.machine.presence.attendance, one.machine.state
+    assert attendance.report(state.ownership, {}, 0)["kafka"] is None
+    one.hear(msg.Reported(5, report()))
+    assert isinstance(one.replies()[5], Followed)
+
+
+def test_what_follows_from_reports_waits_like_all_requests_and_not_without_bound() -> None:
+    one = owning()
+    one.machine.waiting.extend(
+        rules.Waiting(msg.ReleaseDeletions(1), None) for _ in range(rules.WAITING_MAX)
+    )
+    one.hear(msg.Reported(2, report(foreign=1)))
+
+    assert isinstance(one.replies()[2], Followed)
+    assert len(one.machine.waiting) == rules.WAITING_MAX
 
 
 def test_a_fenced_plugin_is_told_so() -> None:
