@@ -9,7 +9,9 @@ import signal
 import struct
 import sys
 import termios
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 PROMPT = b"[y/N]: "
@@ -38,6 +40,7 @@ def on_terminal(
     """
     child, terminal = pty.fork()
     if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # As a login's shell has it.
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         environment = {**os.environ, "TIERLEDGER_STORE": f"sqlite:{store}", "TERM": "xterm"}
         for name in ("NO_COLOR", "COLUMNS", "LINES"):
@@ -52,9 +55,24 @@ def on_terminal(
                 os.kill(child, signal.SIGKILL)  # It waits for somebody.
             seen += os.read(terminal, 65536)
             if typed and PROMPT in seen:
+                _await_read(child)
                 os.write(terminal, typed.encode())
                 typed = ""
     os.close(terminal)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     raw = seen.decode()
     return Shown([one.rstrip() for one in _STYLE.sub("", raw).splitlines()], raw, status)
+
+
+def _await_read(child: int) -> None:
+    """Return when the command's main thread waits for its terminal.
+
+    A signal that arrives between the prompt and the read is noted by Python, which then reads
+    all the same: nobody types so fast.
+    """
+    until = time.monotonic() + SILENT_S
+    while time.monotonic() < until:
+        state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+        if state != "R":
+            return
+        time.sleep(0.001)
