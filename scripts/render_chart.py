@@ -1,14 +1,19 @@
-"""Renders the chart as tests/deploy/rendered shows it: one file for each set of values.
+"""Renders the chart as tests/deploy/rendered shows it: two files for each set of values.
 
-It needs `helm` (see scripts/helm.sh). What it writes is read by tests that do without.
+One has the objects, the other what `helm install` prints then. It needs `helm` (see
+scripts/helm.sh); tests without `helm` read what it writes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).parents[1]
 CHART = ROOT / "deploy" / "helm" / "tierledger"
@@ -29,11 +34,32 @@ def digest() -> str:
 def rendered(helm: str) -> Iterator[tuple[Path, str]]:
     """The files with their text."""
     for values in sorted(TESTS.glob("values/*.yaml")):
-        command = [helm, "template", "ledger", str(CHART), "--namespace", "kafka"]
-        command += ["--kube-version", KUBERNETES, "--values", str(values)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        text = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
-        yield TESTS / "rendered" / values.name, f"# Of chart and values {digest()}.\n{text}"
+        for suffix, made in (
+            (".yaml", _template(helm, CHART, values)),
+            (".txt", _notes(helm, values)),
+        ):
+            text = "".join(line.rstrip() + "\n" for line in made.splitlines())
+            name = values.with_suffix(suffix).name
+            yield TESTS / "rendered" / name, f"# Of chart and values {digest()}.\n{text}"
+
+
+def _template(helm: str, chart: Path, values: Path, *more: str) -> str:
+    command = [helm, "template", "ledger", str(chart), "--namespace", "kafka"]
+    command += ["--kube-version", KUBERNETES, "--values", str(values), *more]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _notes(helm: str, values: Path) -> str:
+    """What `helm install` prints; `helm template` shows that of an object alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        chart = shutil.copytree(CHART, Path(folder, "chart"))
+        (chart / "templates" / "NOTES.txt").rename(chart / "NOTES.txt")
+        (chart / "templates" / "notes.yaml").write_text(
+            'notes: {{ tpl (.Files.Get "NOTES.txt") . | quote }}\n', encoding="utf-8"
+        )
+        shown = _template(helm, chart, values, "--show-only", "templates/notes.yaml")
+    notes: str = yaml.load(shown, yaml.CSafeLoader)["notes"]
+    return notes
 
 
 if __name__ == "__main__":

@@ -163,6 +163,49 @@ def test_the_commands_have_the_options_that_they_are_given(path: Path) -> None:
 
 
 @each_file
+def test_commands_in_a_container_are_let_in_by_the_doors(path: Path) -> None:
+    (serve,) = [one for one in containers(path) if one["name"] == "serve"]
+    given = dict(text.removeprefix("--").partition("=")[::2] for text in serve["args"])
+    for one in containers(path):
+        if one["name"] not in {"serve", "console"}:
+            continue
+        files = {each["name"]: each.get("value") for each in one["env"]}
+        assert files.get("TIERLEDGER_CA") == given.get("tls-ca")
+        shows = "tls-client-ca" in given
+        assert files.get("TIERLEDGER_CERTIFICATE") == (given["tls-cert"] if shows else None)
+        assert files.get("TIERLEDGER_KEY") == (given["tls-key"] if shows else None)
+        own = given.get("host-token", "")
+        token = own if one["name"] == "serve" else own.replace("host", "reader")
+        assert files.get("TIERLEDGER_TOKEN", "") == token
+
+
+@each_file
+def test_the_lines_for_brokers_are_those_that_the_doors_ask_for(path: Path) -> None:
+    notes = path.with_suffix(".txt").read_text()
+    assert notes.startswith(f"# Of chart and values {digest()}.\n"), "make chart"
+    lines = dict(re.findall(r"^  (\S+)=(\S+)$", notes, re.MULTILINE))
+    plugin = (ROOT / "kafka-plugin" / "README.md").read_text()
+    for key in lines:
+        own = key.removeprefix("rlmm.config.")
+        assert f"{key}=" in plugin if own == key else f"| `{own}` |" in plugin
+
+    (serve,) = [one for one in containers(path) if one["name"] == "serve"]
+    args = "\n".join(serve["args"])
+    bootstrap = lines["rlmm.config.tierledger.bootstrap"]
+    assert bootstrap.startswith("tierledgers://") == ("--tls-cert" in args)
+    for key, option in (
+        ("ssl.ca.location", "--tls-ca"),
+        ("ssl.certificate.location", "--tls-client-ca"),
+        ("ssl.key.location", "--tls-client-ca"),
+        ("token.location", "--tokens"),
+    ):
+        assert (f"rlmm.config.tierledger.{key}" in lines) == (option in args)
+    (doors,) = [one for one in of_kind(path, "Service") if one["spec"].get("clusterIP")]
+    ports = [int(port) for port in re.findall(r":(\d+)", bootstrap)]
+    assert ports == [one["port"] for one in doors["spec"]["ports"]]
+
+
+@each_file
 def test_each_host_has_a_port_that_clients_reach(path: Path) -> None:
     (serve,) = [one for one in containers(path) if one["name"] == "serve"]
     given = dict(text.removeprefix("--").split("=") for text in serve["args"] if "=" in text)
@@ -232,9 +275,10 @@ needs_helm = pytest.mark.skipif(
 def test_helm_makes_what_is_shown() -> None:
     assert HELM is not None
     made = dict(rendered(HELM))
-    assert set(made) == set(FILES)
+    assert set(made) == {*FILES, *(path.with_suffix(".txt") for path in FILES)}
     for path, text in made.items():
         assert path.read_text() == text
+    for path in FILES:
         subprocess.run(
             [HELM, "lint", "--strict", CHART, "--values", TESTS / "values" / path.name],
             check=True,

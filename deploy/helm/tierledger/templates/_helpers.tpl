@@ -110,6 +110,25 @@ capabilities: {drop: [ALL]}
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 {{- end -}}
 
+{{- /* For commands that ask doors: `root`, and `token`, the file of theirs among the tokens. */ -}}
+{{- define "tierledger.commandEnv" -}}
+{{- $doors := .root.Values.doors -}}
+{{- if $doors.tlsSecret }}
+- name: TIERLEDGER_CA
+  value: /etc/tierledger/tls/ca.crt
+{{- end }}
+{{- if $doors.clientCertificates }}
+- name: TIERLEDGER_CERTIFICATE
+  value: /etc/tierledger/tls/tls.crt
+- name: TIERLEDGER_KEY
+  value: /etc/tierledger/tls/tls.key
+{{- end }}
+{{- if $doors.tokensSecret }}
+- name: TIERLEDGER_TOKEN
+  value: /etc/tierledger/tokens/{{ .token }}
+{{- end }}
+{{- end -}}
+
 {{- define "tierledger.mounts" -}}
 - {name: tmp, mountPath: /tmp}
 - {name: home, mountPath: /var/lib/tierledger}
