@@ -30,7 +30,6 @@ from tierledger.events.tables.segment_rows import (
     EPOCHS,
     SIZE,
     START,
-    STATE,
     Row,
     id_of_row,
     pack_row,
@@ -56,7 +55,7 @@ class Overlay:
         """Changes not in `_rows` yet: few segments change twice in a batch, so a row is built
         only when it is read."""
         self._ended_bytes = 0
-        """Of finished segments whose deletion begins in this batch."""
+        """Of segments that were finished before this batch, and whose deletion begins in it."""
         self._kept: dict[bytes, KeptSegment | None] = {}
         """Kept segments that this batch changes; None: purged."""
         self._deleted: dict[bytes, int | None] = {}
@@ -105,7 +104,7 @@ class Overlay:
 
     @property
     def finished_bytes(self) -> int:
-        """Bytes of the finished segments, each once; without copies that this batch ends."""
+        """Bytes of the finished segments, each once; not of copies that this batch finishes."""
         finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
         return self._state.bytes_by_state[finished] - self._ended_bytes
 
@@ -263,10 +262,14 @@ class Overlay:
             self._buried[event.position] = event.log_time_ms
             return
         if body.state == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-            row = self.row(body.segment_id)
-            fields = None if row is None else unpack_row(row)
-            if fields and fields[STATE] == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                self._ended_bytes += fields[SIZE]
+            finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+            stored = self._state.rows.get(body.segment_id)
+            if (
+                stored is not None
+                and state_of_row(stored) == finished
+                and self.segment_state(body.segment_id) == finished
+            ):
+                self._ended_bytes += unpack_row(stored)[SIZE]
         self._changes.setdefault(body.segment_id, []).append(body)
 
     def _note_purge(

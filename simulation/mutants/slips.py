@@ -924,7 +924,7 @@ _OF_A_STRANGER = (
     (
         "a batch does not see the bytes that it lets go",
         Overlay._note_update,
-        "self._ended_bytes += fields[SIZE]",
+        "self._ended_bytes += unpack_row(stored)[SIZE]",
         "pass",
     ),
     (

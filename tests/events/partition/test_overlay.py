@@ -190,3 +190,18 @@ def test_an_id_that_history_brings_back_has_no_tombstone_to_drop(
     assert batch.count(import_of(deletion(A), first_offset=1)) == 2
     assert batch.count(import_of([ADD], first_offset=3)) == 1
     assert batch.count(cmd.DropTombstones(), now_ms=1_000) == 0
+
+
+def test_a_batch_takes_off_the_bytes_of_each_deletion_that_were_counted() -> None:
+    """Those of a copy that it finishes count once they are stored."""
+    partition = opened()
+    for record in (ADD._replace(size=7), Update(A, COPY_FINISHED), ADD_B._replace(size=11)):
+        partition.accept(command_of(record))
+    batch = Batch(partition)
+
+    seen = []
+    for record in (Update(B, COPY_FINISHED), *deletion(B), *deletion(A), *deletion(A)):
+        decide(batch.view, command_of(record), 0, LIMITS)
+        seen.append(batch.view.finished_bytes)
+
+    assert seen == [7, 7, 7, 0, 0, 0, 0]
