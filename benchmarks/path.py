@@ -30,8 +30,8 @@ async def path(bench: Bench) -> None:
 
     Client and host run in this process, on both sides of the host's door.
     """
-    folder = bench.new_store("path")
-    async with served(folder, DoorSettings("127.0.0.1:0")) as (service, _):
+    store = bench.new_store("path")
+    async with served(store, DoorSettings("127.0.0.1:0")) as (service, _):
         manager = AsyncRemoteLogMetadataManager(connect_at(await service.url()), RandomIds())
         try:
             await manager.configure({"cluster.id": CLUSTER, "broker.id": BROKER})

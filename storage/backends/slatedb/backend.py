@@ -60,7 +60,7 @@ from tierledger.storage.locate import StoreUrl
 
 T = TypeVar("T")
 
-COMMIT_BYTES_MAX = 16 * 1024 * 1024
+JOINED_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of values at which no further call joins a commit."""
 
 TAILS_MAX = 50_000
@@ -251,7 +251,7 @@ class CommitWriter:
         """The calls of the next commit: at least one, and up to the first that ends it."""
         taken: list[_WaitingStep[Any]] = []
         size = 0
-        while self._waiting and size <= COMMIT_BYTES_MAX:
+        while self._waiting and size <= JOINED_BYTES_MAX:
             taken.append(self._waiting.pop(0))
             size += taken[-1].step.size
             if taken[-1].step.ends_commit:

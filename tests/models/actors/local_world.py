@@ -7,6 +7,7 @@ from functools import partial
 from inspect import isawaitable
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any, Self
 
 from tests.models.actors.harness import SERDE
@@ -48,7 +49,10 @@ HASTY_S = 0.8
 """Deadline of calls that are to fail; see `hasty`."""
 
 POLL_S = 0.002
-"""Pause between two polls of a condition without an event; the test's timeout is the limit."""
+"""Pause between two polls of a condition without an event."""
+
+EVENTUALLY_S = 120
+"""How long it is polled, in real time."""
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -313,7 +317,9 @@ async def listed(
 
 async def eventually(holds: Callable[[], Any], pause_s: float = POLL_S) -> None:
     """Let other tasks run until `holds()`, or its awaited result, is true."""
-    while not (await found if isawaitable(found := holds()) else found):  # noqa: ASYNC110
+    until = monotonic() + EVENTUALLY_S
+    while not (await found if isawaitable(found := holds()) else found):
+        assert monotonic() < until, f"not so within {EVENTUALLY_S} s"
         await asyncio.sleep(pause_s)
 
 
