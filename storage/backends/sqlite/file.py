@@ -200,24 +200,27 @@ class StoreReader:
             StorageUnavailable: The medium failed.
         """
         self._path = Path(os.path.realpath(path))
-        self._immutable = False
-        self._connection = self._open()
+        self._connection, self._immutable = self._open()
         self._inode = self._path.stat().st_ino
 
     def connection(self) -> sqlite3.Connection:
-        """A connection that sees the newest commit."""
+        """A connection that sees the newest commit; raises as `__init__`."""
         # A file that was removed or replaced would be read on, though nobody writes it.
         if not self._immutable and self._found_inode() != self._inode:
-            self._connection.close()
-            self._connection = self._open()
+            self._reopen()
             self._inode = self._found_inode()
         # In a folder without write permission the file is opened as immutable, without locks.
         # If a writer with the permission has come since, its write-ahead log exists: open the
         # file again to read that, too.
         if self._immutable and _is_there(_beside(self._path, "-wal")):
-            self._connection.close()
-            self._connection = self._open()
+            self._reopen()
         return self._connection
+
+    def _reopen(self) -> None:
+        """Replace the connection. The former stays if there is none: its file may come back."""
+        former = self._connection
+        self._connection, self._immutable = self._open()
+        former.close()
 
     def close(self) -> None:
         self._connection.close()
@@ -228,13 +231,13 @@ class StoreReader:
         except OSError:
             return 0
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> tuple[sqlite3.Connection, bool]:
+        """A connection, and whether it takes the file for immutable."""
         if not self._path.exists():
             raise NoSuchStore(f"no such store: {self._path}")
         _check_kind(self._path)
-        self._immutable = False
         try:
-            return _checked(self._path, "mode=ro")
+            return _checked(self._path, "mode=ro"), False
         except sqlite3.Error as error:
             if _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
                 raise refusal(self._path, error) from error
@@ -245,9 +248,8 @@ class StoreReader:
                     f"{self._path} cannot be read here ({error}); if the last writer did not "
                     "close it, its folder must be writable once"
                 ) from error
-        self._immutable = True
         with refused(self._path):
-            return _checked(self._path, "mode=ro&immutable=1")
+            return _checked(self._path, "mode=ro&immutable=1"), True
 
 
 def open_writer(path: Path) -> tuple[sqlite3.Connection, WriterLock]:

@@ -311,6 +311,28 @@ async def test_a_reader_reads_the_file_that_stands_there_now(path: Path) -> None
     await reader.close()
 
 
+# A file that comes back.
+
+
+@pytest.mark.parametrize("looks", [0, 1, 2])
+async def test_a_file_that_is_back_is_read_and_written_as_before(
+    looks: int, path: Path
+) -> None:
+    backend = await SqliteBackend.open(path)
+    await backend.create("a", b"v")
+
+    move_file(path)
+    for _ in range(looks):
+        with pytest.raises(NoSuchStore, match=str(path)):
+            await backend.get("a")
+    beside(path, ".moved").rename(path)
+
+    assert await backend.get("a") == b"v"
+    await backend.create("b", b"w")
+    assert await backend.get("b") == b"w"
+    await backend.close()
+
+
 # A copy of the file without its log.
 
 
