@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, TypeVar
@@ -139,7 +140,7 @@ class Sql:
                     asked = self._connection.sql(statement)
                     yield _done(self._connection, asked.to_arrow_table)
                 else:
-                    self._connection.execute(statement)
+                    _done(self._connection, partial(self._connection.execute, statement))
 
     def _statements(self, text: str, counted: Counted) -> list[duckdb.Statement]:
         statements = self._connection.extract_statements(text)
@@ -148,26 +149,52 @@ class Sql:
                 "expected a statement, like: from segments; the tables are "
                 f"{', '.join(self.names)}"
             )
-        unread = sorted(name for name in self._unread if name in text.lower())
+        for one in statements:
+            if one.type == duckdb.StatementType.TRANSACTION:
+                # With it a table that was read meanwhile would be empty again.
+                raise InvalidArgument(
+                    f"expected no transactions, since the store is only read; got {one.query!r}"
+                )
+        unread = sorted(name for name in self._unread if _may_name(text, name))
         selects = [one.type for one in statements] == [duckdb.StatementType.SELECT]
         # A mistake is found in tables that are empty yet, before a store is read for it. But
         # `events` has no columns before it is read.
         if unread and selects and EVENTS not in unread:
-            self._connection.execute(f"explain {statements[0].query}")
+            explain = f"explain {statements[0].query}"
+            _done(self._connection, partial(self._connection.execute, explain))
         for name in unread:
             self._read(name, counted)
         return statements
 
     def _read(self, name: str, counted: Counted) -> None:
+        """Fill the table; if that fails or is stopped, it is empty, and is read again later."""
         schema, batches = self._stored.table(name, self._report)
-        if name == EVENTS:
-            self._connection.from_arrow(schema.empty_table()).create(name)
-        # DuckDB would take the batches of a stream in threads of its own; the store is this
-        # thread's.
-        for some in _gathered(counted(name, batches)):
-            rows = whole(ReadableTable(schema, iter(some)))
-            self._connection.from_arrow(rows).insert_into(name)
-        self._unread.discard(name)
+        connection = self._connection
+        try:
+            connection.begin()
+            if name == EVENTS:
+                connection.execute(f"DROP TABLE IF EXISTS {name}")
+                connection.from_arrow(schema.empty_table()).create(name)
+            else:
+                connection.execute(f"TRUNCATE {name}")
+            # DuckDB would take the batches of a stream in threads of its own; the store is this
+            # thread's.
+            for some in _gathered(counted(name, batches)):
+                rows = connection.from_arrow(whole(ReadableTable(schema, iter(some))))
+                _done(connection, partial(rows.insert_into, name))
+            self._unread.discard(name)
+            connection.commit()
+        except BaseException:
+            self._unread.add(name)
+            with suppress(duckdb.Error):  # There is none yet.
+                connection.rollback()
+            raise
+
+
+def _may_name(text: str, name: str) -> bool:
+    """Whether statements may read the table; `query` and `query_table` compute names."""
+    text = text.lower()
+    return name in text or re.search(r"\bquery(_table)?\s*\(", text) is not None
 
 
 def _gathered(batches: Iterable[RecordBatch]) -> Iterator[list[RecordBatch]]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from decimal import Decimal
 from json import dumps
+from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -181,7 +182,7 @@ def _answer(
             has_rows = True
             _print(answer, form, wide=wide)
         if not has_rows:
-            print_note("done, for later statements of this run alone: the store stays as it is")
+            print_note("done; the store stays as it is")
         return
     answers = 0
     with complete_file(out, overwrite=overwrite) as file:
@@ -241,6 +242,12 @@ def _written(answer: RowsToFetch, form: str, file: TextIO | _Lines) -> Iterator[
     """Write the rows as CSV or JSON; yield after some of them."""
     names = answer.names
     table = csv.writer(file, lineterminator="\n")
+    twice = [one for one in names if names.count(one) > 1]
+    if form == JSON and twice:
+        raise InvalidArgument(
+            f"two columns are named {twice[0]!r}, and an object of JSON has each name once: "
+            f"expected another name for one of them, as in: {twice[0]} as other"
+        )
     if form == CSV:
         table.writerow(names)
     while rows := answer.fetchmany(ROWS_AT_A_TIME):
@@ -256,7 +263,10 @@ def _written(answer: RowsToFetch, form: str, file: TextIO | _Lines) -> Iterator[
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - DuckDB's values have any type.
-    """A value as JSON has it: bytes in base64, times in ISO 8601, exact decimals as text."""
+    """A value as JSON has it: bytes in base64, times in ISO 8601, exact decimals as text.
+
+    So are numbers that JSON does not have.
+    """
     match value:
         case bytes():
             return b64encode(value).decode()
@@ -270,6 +280,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - DuckDB's values have any type.
             # JSON's numbers are read as binary fractions, in which sums of money are not exact.
             is_whole = value == value.to_integral_value()
             return int(value) if is_whole else f"{value.normalize():f}"
+        case float() if not isfinite(value):
+            return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case None | bool() | int() | float() | str():
             return value
         case _:

@@ -75,6 +75,25 @@ def test_bytes_maps_and_times_are_written_as_tables_write_them(store: Path) -> N
     ]
 
 
+def test_numbers_that_json_does_not_have_are_text(store: Path) -> None:
+    query = "select 1/0 as a, -1/0 as b, 'nan'::double as c"
+
+    shown = run(store, "sql", query, "--json").stdout
+
+    assert json.loads(shown) == {"a": "Infinity", "b": "-Infinity", "c": "NaN"}
+
+
+def test_two_columns_of_one_name_are_no_object(store: Path, tmp_path: Path) -> None:
+    query = "select 1 as a, 2 as a"
+
+    refused(run(store, "sql", query, "--json"), "two columns are named 'a'")
+    out = tmp_path / "x.json"
+    refused(run(store, "sql", query, "--out", out), "two columns are named 'a'")
+
+    assert not out.exists()
+    assert run(store, "sql", query, "--format", "csv").stdout == "a,a\n1,2\n"
+
+
 def test_statements_come_from_standard_input_and_may_be_several(store: Path) -> None:
     text = "create table mine as from sizes; select count(*) as n from mine; select 'a;b' as x"
     result = run(store, "sql", input=text)

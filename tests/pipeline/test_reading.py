@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from tests.pipeline.test_engines import damaged
 from tierledger import tables
 from tierledger.events.errors import CorruptLog, InvalidArgument
 from tierledger.pipeline import sql, table_batches
-from tierledger.pipeline.reading import NAMES
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.reading import NAMES, StoredTables
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +106,39 @@ def test_rows_beyond_one_handful_all_arrive(
     found = tables.sql("select count(*) as n from transitions", url)
 
     assert found.to_pylist() == [{"n": tables.read("transitions", url).num_rows}]
+
+
+@pytest.mark.parametrize("name", ["transitions", "events"])
+def test_a_table_whose_reading_is_stopped_is_read_whole_later(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "ROWS_AT_A_TIME", 1)
+    stored = StoredTables(JobStore({"metadata.storage.url": f"sqlite:{folder / 'store'}"}))
+
+    def stopped(_: str, batches: Iterable[Any]) -> Iterator[Any]:
+        yield from batches
+        raise KeyboardInterrupt
+
+    with sql.sql_over(stored) as asked:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                list(asked.arrow(f"from {name}", stopped))
+        (found,) = asked.arrow(f"from {name}")
+
+    assert found.num_rows == tables.read(name, f"sqlite:{folder / 'store'}").num_rows > 0
+
+
+def test_a_transaction_is_refused(folder: Path) -> None:
+    with pytest.raises(InvalidArgument, match="expected no transactions"):
+        tables.sql(
+            "begin; from segments; rollback; from segments", f"sqlite:{folder / 'store'}"
+        )
+
+
+@pytest.mark.parametrize(
+    "text", ["from query_table('seg' || 'ments')", "from QUERY ('from seg' || 'ments')"]
+)
+def test_a_table_whose_name_is_computed_is_read(folder: Path, text: str) -> None:
+    url = f"sqlite:{folder / 'store'}"
+
+    assert tables.sql(text, url).num_rows == tables.read("segments", url).num_rows
