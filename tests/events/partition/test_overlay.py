@@ -195,8 +195,8 @@ def test_an_id_that_history_brings_back_has_no_tombstone_to_drop(
 def test_a_batch_takes_off_the_bytes_of_each_deletion_that_were_counted() -> None:
     """Those of a copy that it finishes count once they are stored."""
     partition = opened()
-    for record in (ADD._replace(size=7), Update(A, COPY_FINISHED), ADD_B._replace(size=11)):
-        partition.accept(command_of(record))
+    for stored in (ADD._replace(size=7), Update(A, COPY_FINISHED), ADD_B._replace(size=11)):
+        partition.accept(command_of(stored))
     batch = Batch(partition)
 
     seen = []
