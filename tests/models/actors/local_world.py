@@ -51,8 +51,8 @@ HASTY_S = 0.8
 POLL_S = 0.002
 """Pause between two polls of a condition without an event."""
 
-EVENTUALLY_S = 120
-"""How long it is polled, in real time."""
+EVENTUALLY_S = 300
+"""How long it is polled, in real time: less than a test may take, whose end tells nothing."""
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -75,4 +75,4 @@ def _await_read(child: int) -> None:
         state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
         if state != "R":
             return
-        time.sleep(0.001)
+        time.sleep(0.001)  # Another process's state can only be looked at.
